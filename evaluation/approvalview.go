@@ -25,6 +25,8 @@ type ApprovalView struct {
 	Justification jsontext.Value `json:"justification,omitzero"`
 	Asked         string         `json:"asked,omitzero"`
 	Requester     string         `json:"requester"`
+	// Person is for whom it was asked, as Request.Person has it. The program that asked alone sees it.
+	Person string `json:"person,omitzero"`
 	// Quorum is how many people must approve. Approvals is how many do by votes that count now; once it is decided, by those
 	// that counted then.
 	Quorum    int `json:"quorum"`

@@ -53,7 +53,8 @@ type HeldCapability struct {
 	Counted   bool     // each call uses it up a little
 	Left      int      // uses, if they are counted
 	Expires   time.Time
-	Nonce     string // for the next proof, if each needs one
+	Owner     evaluation.Ref // by whom limits count
+	Nonce     string         // for the next proof, if each needs one
 	Proof     *SpentProof
 	Presented PresentedCapability
 }

@@ -7,6 +7,7 @@ import "policy-service/evaluation"
 type Revocation struct {
 	Tenant   string
 	Holder   evaluation.Ref // the zero value for any
+	Person   string         // for whom they were granted, "" for any
 	JKT      string         // the thumbprint of a holder's key, "" for any
 	Audience string         // "" for any
 	All      bool
@@ -20,9 +21,10 @@ func DecodeRevocation(body []byte, limits evaluation.Limits) (Revocation, error)
 		return Revocation{}, err
 	}
 	var r reader
-	r.only(o, nil, "tenant_id", "holder", "jkt", "audience", "all", "reason")
+	r.only(o, nil, "tenant_id", "holder", "person", "jkt", "audience", "all", "reason")
 	v := Revocation{
 		Tenant:   r.text(o, maxName, true, "tenant_id"),
+		Person:   r.text(o, maxName, true, "person"),
 		JKT:      r.text(o, maxName, true, "jkt"),
 		Audience: r.text(o, maxName, true, "audience"),
 		Reason:   r.text(o, maxReason, false, "reason"),
@@ -34,9 +36,9 @@ func DecodeRevocation(body []byte, limits evaluation.Limits) (Revocation, error)
 	if all, there := o.Get("all"); there {
 		v.All = r.want(all.True(), "not true; leave it out to revoke some", "all")
 	}
-	some := v.Holder != evaluation.Ref{} || v.JKT != "" || v.Audience != ""
-	r.want(v.All || some, "missing, and so are holder, jkt and audience; give one of them, or all: true", "all")
-	r.want(!v.All || !some, "given beside holder, jkt or audience; leave it out, or them", "all")
+	some := v.Holder != evaluation.Ref{} || v.Person != "" || v.JKT != "" || v.Audience != ""
+	r.want(v.All || some, "missing, and so are holder, person, jkt and audience; give one of them, or all: true", "all")
+	r.want(!v.All || !some, "given beside holder, person, jkt or audience; leave it out, or them", "all")
 	if r.err != nil {
 		return Revocation{}, r.err
 	}

@@ -52,8 +52,9 @@ func (s State) Final() bool { return s != Asked && s != Active && s != Suspended
 // New is a capability as it is to be granted, or as it is to be from its renewal on.
 type New struct {
 	Tenant string
-	// Caller is the credential that asked for it.
-	Caller string
+	// Caller is the credential that asked for it, and Person is for whom it asked, "" for no person. One that is handed on, or
+	// renewed, stays that of its person.
+	Caller, Person string
 	// Token has an id of [Store.NewID], or that of the capability to be renewed.
 	Token capability.Token
 	// Grant has the questions that were decided, so that they can be asked again: JSON, of which the store knows no more.
@@ -94,6 +95,7 @@ type Capability struct {
 	ID       string         `json:"id"`
 	Tenant   string         `json:"tenant"`
 	Caller   string         `json:"caller"`
+	Person   string         `json:"person,omitzero"`
 	Holder   evaluation.Ref `json:"holder"`
 	JKT      string         `json:"jkt"` // the thumbprint of the holder's key
 	Audience string         `json:"audience"`
@@ -149,6 +151,26 @@ type Capability struct {
 	// Unrecorded says that a step of it is not on record yet. Until then it counts for nothing, whatever its state.
 	Unrecorded bool `json:"-"`
 }
+
+// OwnerOf returns the one by whom limits count: a person, or a holder that has no person. No holder is without a type.
+func OwnerOf(person string, holder evaluation.Ref) evaluation.Ref {
+	if person != "" {
+		return evaluation.Ref{ID: person}
+	}
+	return holder
+}
+
+// grantor returns the holder that a capability counts for: the one that handed it on, or else its own. Otherwise others could use up
+// what a holder may have.
+func (c *Capability) grantor() evaluation.Ref {
+	if len(c.Ancestors) > 0 {
+		return c.Grantor
+	}
+	return c.Holder
+}
+
+// Owner returns the one by whom limits count.
+func (c *Capability) Owner() evaluation.Ref { return OwnerOf(c.Person, c.grantor()) }
 
 // mostRecent is how many of the last decisions are kept. A change settles fewer, so no step of the last change is of one
 // that is not among them.

@@ -46,7 +46,7 @@ type StateError struct{ State State }
 // Error says which state that is.
 func (e *StateError) Error() string { return fmt.Sprintf("the capability is %s", e.State) }
 
-// LimitError says that a holder or a tenant has too many capabilities, or that a holder asked for too many at once.
+// LimitError says that a person, a holder or a tenant has too many capabilities, or that too many were asked for at once.
 type LimitError struct{ RetryAfter time.Duration }
 
 // Error says when to try again.

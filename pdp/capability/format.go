@@ -23,9 +23,11 @@ import (
 //	xw/ID       → its Words, written again when it is renewed
 //	xr/ID       → the renewal that is reserved
 //	xa/HASH     → of a tenant, an approval and an ask: the id of the capability that was granted by them
-//	xc/t/T      → how many are live in a tenant; xc/h/HASH those of a tenant and a holder
-//	xi/t/T/ID   → true, of each one; also xi/h/HASH/ID by tenant and holder, xi/k/HASH/ID by tenant and key, and
-//	              xi/a/ID/ID by each of its ancestors
+//	xc/t/T      → how many are live in a tenant; xc/h/HASH those of a tenant and a holder, and xc/o/HASH those of a tenant and
+//	              an owner: a person, or a holder without one
+//	xi/t/T/ID   → true, of each one; also xi/h/HASH/ID by tenant and holder, xi/p/HASH/ID by tenant and person if it has one,
+//	              xi/k/HASH/ID by tenant and key, xi/c/HASH/ID by caller, and by caller and person, and xi/a/ID/ID by each of
+//	              its ancestors
 //
 // A value is JSON after its MAC, as [ledger] has it, with a key that is derived from the service's key of approvals. The
 // format may grow by another format number, and by that alone.
@@ -44,6 +46,7 @@ const (
 	prefixAsks    = "xa/"
 	ofTenants     = "xc/t/"
 	ofHolders     = "xc/h/"
+	ofOwners      = "xc/o/"
 )
 
 // The uses of derived keys: the values of the file, and the steps in the log.
@@ -86,14 +89,15 @@ func hash(parts ...string) string {
 
 func askKey(tenant, approval, ask string) string { return prefixAsks + hash(tenant, approval, ask) }
 
-// counters are the keys of the counts that a capability has a part in. One that was handed on counts for who did that: else
-// others could use up what a holder may have.
-func (c *Capability) counters() (holder, tenant string) {
-	of := c.Holder
-	if len(c.Ancestors) > 0 {
-		of = c.Grantor
+// counters returns the keys of the counts that a capability has a part in, and the most that each may be. A holder may be an
+// application with many users, so it has half of its tenant in all; each of its users has what a person may have.
+func (c *Capability) counters(l Limits) map[string]int {
+	holder, owner := c.grantor(), c.Owner()
+	return map[string]int{
+		ofTenants + url.PathEscape(c.Tenant):               l.MaxLivePerTenant,
+		ofHolders + hash(c.Tenant, holder.Type, holder.ID): (l.MaxLivePerTenant + 1) / 2,
+		ofOwners + hash(c.Tenant, owner.Type, owner.ID):    l.MaxLivePerHolder,
 	}
-	return ofHolders + hash(c.Tenant, of.Type, of.ID), ofTenants + url.PathEscape(c.Tenant)
 }
 
 // The indexes, each the beginning of keys that end with ids.
@@ -101,12 +105,17 @@ func indexTenant(tenant string) string { return "xi/t/" + url.PathEscape(tenant)
 func indexHolder(tenant string, h evaluation.Ref) string {
 	return "xi/h/" + hash(tenant, h.Type, h.ID) + "/"
 }
-func indexAncestor(id string) string     { return "xi/a/" + id + "/" }
-func indexKey(tenant, jkt string) string { return "xi/k/" + hash(tenant, jkt) + "/" }
+func indexPerson(tenant, person string) string { return "xi/p/" + hash(tenant, person) + "/" }
+func indexCaller(caller, person string) string { return "xi/c/" + hash(caller, person) + "/" }
+func indexAncestor(id string) string           { return "xi/a/" + id + "/" }
+func indexKey(tenant, jkt string) string       { return "xi/k/" + hash(tenant, jkt) + "/" }
 
 func (c *Capability) indexes() []string {
 	keys := []string{
-		indexTenant(c.Tenant) + c.ID, indexHolder(c.Tenant, c.Holder) + c.ID, indexKey(c.Tenant, c.JKT) + c.ID,
+		indexTenant(c.Tenant) + c.ID, indexHolder(c.Tenant, c.Holder) + c.ID, indexKey(c.Tenant, c.JKT) + c.ID, indexCaller(c.Caller, "") + c.ID,
+	}
+	if c.Person != "" {
+		keys = append(keys, indexPerson(c.Tenant, c.Person)+c.ID, indexCaller(c.Caller, c.Person)+c.ID)
 	}
 	for _, id := range c.Ancestors {
 		keys = append(keys, indexAncestor(id)+c.ID)

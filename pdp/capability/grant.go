@@ -20,7 +20,7 @@ const (
 func (n *New) words() (c Capability, err error) {
 	claims, err := n.Token.Claims()
 	if err == nil {
-		c = Capability{Tenant: n.Tenant, Caller: n.Caller, Bundle: n.Bundle}
+		c = Capability{Tenant: n.Tenant, Caller: n.Caller, Person: n.Person, Bundle: n.Bundle}
 		err = c.setWords(Words{claims, n.Grant, n.Approval, n.Ask})
 	}
 	switch {
@@ -34,9 +34,10 @@ func (n *New) words() (c Capability, err error) {
 	return c, err
 }
 
-// Admit counts a request for a capability, whatever it will be answered. A holder that asks too often gets a [LimitError].
+// Admit counts a request for a capability, whatever it will be answered, by the owner that [OwnerOf] returns. An owner that asks
+// too often gets a [LimitError].
 func (s *Store) Admit(tenant string, of evaluation.Ref) error {
-	return s.rates.take(holder{tenant, of}, s.now())
+	return s.rates.take(owner{tenant, of}, s.now())
 }
 
 // Grant makes a capability that a decision is to grant. It cannot be used before the caller has recorded the decision and

@@ -127,7 +127,7 @@ func (s *Store) handOn(ctx context.Context, c *Capability, decision string) (loc
 	if err = parent.Token.Narrower(c.Token); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	c.Ancestors = append([]string{parent.ID}, parent.Ancestors...)
+	c.Ancestors, c.Person = append([]string{parent.ID}, parent.Ancestors...), parent.Person
 	if locks, err = s.climbLocked(ctx, c, decision); err != nil {
 		return nil, err
 	}

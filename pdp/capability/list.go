@@ -15,7 +15,9 @@ import (
 // Filter finds capabilities. What is zero in it does not matter.
 type Filter struct {
 	Tenant   string
+	Caller   string // that asked for it
 	Holder   evaluation.Ref
+	Person   string
 	JKT      string // the thumbprint of the holder's key
 	Ancestor string // that it was made from, at any depth
 	Audience string
@@ -24,19 +26,23 @@ type Filter struct {
 }
 
 func (f *Filter) finds(c *Capability) bool {
-	return (f.Tenant == "" || f.Tenant == c.Tenant) && (f.Holder == evaluation.Ref{} || f.Holder == c.Holder) &&
+	return (f.Caller == "" || f.Caller == c.Caller) && (f.Tenant == "" || f.Tenant == c.Tenant) && (f.Holder == evaluation.Ref{} || f.Holder == c.Holder) && (f.Person == "" || f.Person == c.Person) &&
 		(f.Ancestor == "" || slices.Contains(c.Ancestors, f.Ancestor)) && (f.JKT == "" || f.JKT == c.JKT) && (f.Audience == "" || f.Audience == c.Audience) && (f.Sees == nil || f.Sees(c))
 }
 
 // prefix is that of the keys under which capabilities are looked for.
 func (f *Filter) prefix() string {
 	switch {
+	case f.Caller != "": // the cursor of a page names none that another asked for
+		return indexCaller(f.Caller, f.Person)
 	case f.Ancestor != "":
 		return indexAncestor(f.Ancestor)
 	case f.Tenant == "":
 		return prefixItems
 	case f.JKT != "":
 		return indexKey(f.Tenant, f.JKT)
+	case f.Person != "":
+		return indexPerson(f.Tenant, f.Person)
 	case f.Holder != evaluation.Ref{}:
 		return indexHolder(f.Tenant, f.Holder)
 	}

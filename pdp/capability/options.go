@@ -62,9 +62,9 @@ type Options struct {
 
 // Limits bound how many capabilities there are, and how many are asked for at once.
 type Limits struct {
-	MaxLivePerHolder      int // of a holder in a tenant: 100
-	MaxLivePerTenant      int // 100,000
-	NewPerMinutePerHolder int // requests for a holder in a tenant, granted or not: 60
+	MaxLivePerHolder      int // of an owner in a tenant, which [OwnerOf] returns: 100
+	MaxLivePerTenant      int // 100,000, and half of it of one holder, whatever its persons
+	NewPerMinutePerHolder int // requests for an owner in a tenant, granted or not: 60
 }
 
 // withDefaults fills in the defaults.
@@ -88,25 +88,25 @@ func (o Options) withDefaults() Options {
 // laterOn is when to try again if a capability must end before. When that will be is not known.
 const laterOn = time.Minute
 
-// holder is a holder in a tenant.
-type holder struct {
+// owner is an owner in a tenant, as [OwnerOf] returns it.
+type owner struct {
 	tenant string
 	evaluation.Ref
 }
 
-// rates bound how many capabilities are asked for each holder in a minute. They are those of this process.
+// rates bound how many capabilities are asked for each owner in a minute. They are those of this process.
 type rates struct {
 	perMinute int
-	mu        sync.Mutex // guards holders
-	holders   pace.Buckets[holder]
+	mu        sync.Mutex // guards owners
+	owners    pace.Buckets[owner]
 }
 
-// take lets one in, or refuses it with a [LimitError]. If there is no room for a bucket of a holder, it shares one with
+// take lets one in, or refuses it with a [LimitError]. If there is no room for a bucket of an owner, it shares one with
 // others of its tenant.
-func (r *rates) take(h holder, now time.Time) error {
+func (r *rates) take(o owner, now time.Time) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	bucket := r.holders.Of(h, holder{tenant: h.tenant}, now, float64(r.perMinute)/60, r.perMinute) // no holder is without a type
+	bucket := r.owners.Of(o, owner{tenant: o.tenant}, now, float64(r.perMinute)/60, r.perMinute) // no owner is empty
 	if !bucket.AllowN(now, 1) {
 		return &LimitError{RetryAfter: pace.Wait(bucket, now)}
 	}

@@ -44,11 +44,11 @@ type kept struct {
 	until  time.Time
 }
 
-// Of one approval the last of those that wait with it are kept, and of one holder the last of those that wait for one that is
+// Of one approval the last of those that wait with it are kept, and of one owner the last of those that wait for one that is
 // yet to be asked for, and so many of all. A caller without one is asked for another proof.
 const (
 	keptPerApproval = 8
-	keptPerHolder   = 256
+	keptPerOwner    = 256
 	mostKept        = 100_000
 	// sweepEvery is how long all are left alone that were looked through: there is no room, and others wait meanwhile.
 	sweepEvery = time.Minute
@@ -64,9 +64,10 @@ func (s *Seen) Keep(proof, question [sha256.Size]byte, approval string, until ti
 	s.keep(proof, question, approval, keptPerApproval, until)
 }
 
-// KeepOffered is Keep for an approval that a holder is yet to ask for: any that the question brings.
+// KeepOffered is Keep for an approval that is yet to be asked for: any that the question brings. The capability is of an owner, as
+// [OwnerOf] returns it.
 func (s *Seen) KeepOffered(proof, question [sha256.Size]byte, tenant string, of evaluation.Ref, until time.Time) {
-	s.keep(proof, question, offered(tenant, of), keptPerHolder, until)
+	s.keep(proof, question, offered(tenant, of), keptPerOwner, until)
 }
 
 // offered is in the place of an approval's id. No id begins with a quote.

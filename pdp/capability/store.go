@@ -251,8 +251,7 @@ func (s *Store) save(c *change, from Capability, to *Capability) {
 	default:
 		return
 	}
-	ofHolder, ofTenant := to.counters()
-	for key, most := range map[string]int{ofHolder: s.options.Limits.MaxLivePerHolder, ofTenant: s.options.Limits.MaxLivePerTenant} {
+	for key, most := range to.counters(s.options.Limits) {
 		n := 0
 		if c.Get(key, &n); more > 0 && n >= most {
 			c.Fail(&LimitError{RetryAfter: laterOn})

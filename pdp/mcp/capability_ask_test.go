@@ -2,6 +2,7 @@ package mcp_test
 
 import (
 	"crypto/ed25519"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -197,19 +198,22 @@ func TestCapabilityUnused(t *testing.T) {
 	}
 }
 
-// TestCapabilityFlood: who asks too often is refused before the PDP is asked, whatever client it is through, and others are not.
-// What the PDP refuses for its own limits is told alike.
+// TestCapabilityFlood: who asks too often is refused before the PDP is asked, whatever client it is through, and others of the same
+// client are not. What the PDP refuses for its own limits is told alike.
 func TestCapabilityFlood(t *testing.T) {
 	t.Parallel()
 	w := newVault(t, land{
 		change: func(c *mcp.Config) { c.Capabilities.HolderKey, c.Capabilities.PerMinute = mcp.HolderKeyGateway, 3 },
-		serve:  func(c *pdpserver.Config) { c.Capabilities.NewPerMinutePerHolder = 5 },
+		serve:  func(c *pdpserver.Config) { c.Capabilities.NewPerMinutePerHolder = 2 },
 	})
 	const ask = `{"tools":["kept"]}`
 	one, other := w.visitor("legacy", nil), w.visitor("modern", mcptest.Claims{"client_id": "agent-o"})
 	mia, noah := w.visitor("legacy", mcptest.Claims{"sub": "mia"}), w.visitor("legacy", mcptest.Claims{"sub": "noah"})
-	for n, v := range []*visitor{one, other, one} {
+	for n, v := range []*visitor{one, other} {
 		v.ask("capabilities/request", ask).runs(t, "request", n)
+	}
+	if got := one.ask("capabilities/request", ask); !got.limited() || strings.Contains(got.text, "per_minute") {
+		t.Errorf("more than the PDP grants a person: %s", got)
 	}
 	granted := func(line string) bool {
 		return strings.Contains(line, `"capability.grant"`) && strings.Contains(line, "rec:kept")
@@ -223,12 +227,55 @@ func TestCapabilityFlood(t *testing.T) {
 	if after := w.recorded(granted); after != before {
 		t.Errorf("the PDP was asked %d times", after-before)
 	}
-	for n := range 3 { // of the same holder, which has 5
-		mia.ask("capabilities/request", ask).runs(t, "request of mia", n)
+	for n, v := range []*visitor{mia, noah, mia, noah} {
+		v.ask("capabilities/request", ask).runs(t, "request of another", n)
 	}
-	if got := noah.ask("capabilities/request", ask); !got.limited() || strings.Contains(got.text, "per_minute") {
-		t.Errorf("more than the PDP grants a holder: %s", got)
-	}
+}
+
+// TestCapabilitiesOfPersons: a person with 200 clients, one of them that of another person, has one person's share of capabilities at
+// the PDP. The other one is granted as many, and calls with them.
+func TestCapabilitiesOfPersons(t *testing.T) {
+	inEras(t, func(t *testing.T, era string) {
+		w := newVault(t, land{
+			change: func(c *mcp.Config) { c.Capabilities.HolderKey, c.Capabilities.PerMinute = mcp.HolderKeyGateway, 1000 },
+			serve: func(c *pdpserver.Config) {
+				c.Capabilities.MaxLivePerHolder, c.Capabilities.NewPerMinutePerHolder = 3, 1000
+			},
+		})
+		const ask = `{"tools":["kept"]}`
+		alice, eve := w.visitor(era, mcptest.Claims{"client_id": "app"}), w.visitor(era, mcptest.Claims{"sub": "eve", "client_id": "app"})
+		alice.ask("capabilities/request", ask).runs(t, "the first of alice")
+		granted := 0
+		for n := range map[string]int{"modern": 200, "legacy": 8}[era] { // a person has no 200 sessions
+			v := eve
+			if n > 2 {
+				v = w.visitor(era, mcptest.Claims{"sub": "eve", "client_id": fmt.Sprint("app", n)})
+			}
+			if got := v.ask("capabilities/request", ask); got.ran() {
+				granted++
+			} else if !got.limited() {
+				t.Fatalf("request %d: %s", n, got)
+			}
+		}
+		if granted != 3 {
+			t.Errorf("%d are granted of eve", granted)
+		}
+		var p purse
+		for n := range 2 {
+			got := alice.ask("capabilities/request", ask)
+			got.runs(t, "alice, of the same client, request", n)
+			p = w.granted(got.result, nil)
+		}
+		if got := alice.ask("capabilities/request", ask); !got.limited() {
+			t.Errorf("a fourth of alice: %s", got)
+		}
+		alice.meta = `,"io.policy-service/capability":` + inText(p.token)
+		alice.call("kept", `{}`).runs(t, "alice calls:")
+		eve.meta = alice.meta
+		if got := eve.call("kept", `{}`); reason(got) == "" {
+			t.Errorf("eve calls with what alice has: %s", got)
+		}
+	})
 }
 
 // TestCapabilityOfServers: tools are asked for by the names that the client knows, or by their ids, of one server at a time.

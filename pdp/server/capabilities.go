@@ -20,9 +20,9 @@ type CapabilitiesConfig struct {
 	// Nonce is auto or required.
 	Nonce                 string        `yaml:"nonce" default:"auto" enum:"required,auto" doc:"auto: only a proof made before this process started needs a nonce of it. required: every proof does; for several processes that sign with one key and share no etcd."`
 	StatusTTL             time.Duration `yaml:"status_ttl" default:"15s" min:"1s" max:"1h" doc:"How long a gateway that verifies capabilities by itself keeps a list of those that were revoked, and so how late it learns of one. Without a newer list it refuses after four times as long."`
-	MaxLivePerHolder      int64         `yaml:"max_live_per_holder" default:"100" min:"1" max:"1000000" doc:"How many capabilities one holder may have at once in one tenant."`
-	MaxLivePerTenant      int64         `yaml:"max_live_per_tenant" default:"100000" min:"1" max:"10000000" doc:"How many capabilities there may be at once in one tenant."`
-	NewPerMinutePerHolder int64         `yaml:"new_per_minute_per_holder" default:"60" min:"1" max:"1000000" doc:"How many capabilities may be asked for in a minute for one holder in one tenant, whatever the answers are."`
+	MaxLivePerHolder      int64         `yaml:"max_live_per_holder" default:"100" min:"1" max:"1000000" doc:"How many capabilities one person may have at once in one tenant, by all holders together; or one holder of those that were granted for no person."`
+	MaxLivePerTenant      int64         `yaml:"max_live_per_tenant" default:"100000" min:"1" max:"10000000" doc:"How many capabilities there may be at once in one tenant. One holder may have half of them, for all its persons together."`
+	NewPerMinutePerHolder int64         `yaml:"new_per_minute_per_holder" default:"60" min:"1" max:"1000000" doc:"How many capabilities may be asked for in a minute for one person in one tenant, or for one holder without a person, whatever the answers are."`
 	Retain                time.Duration `yaml:"retain" default:"720h" min:"1h" doc:"How long the service keeps capabilities that have ended, like 30d. The decision log keeps its records of them."`
 }
 

@@ -34,6 +34,7 @@ const (
 	ofJAGs    = "https://idp.example"
 	ofSVIDs   = "https://spire.example"
 	ofBearers = "https://bearers.example"
+	ofShared  = "https://shared.example" // whose tokens are of the client
 )
 
 func openBank(t *testing.T, options ...pdptest.Option) *bank {
@@ -52,6 +53,7 @@ func openBank(t *testing.T, options ...pdptest.Option) *bank {
 		entry(ofJAGs, issuer, &auth.Exchange{Kind: auth.IDJAG, Person: "user"}, "agent", "client_id", "*"),
 		entry(ofSVIDs, "pdp", &auth.Exchange{Kind: auth.SVID, TrustDomain: "example.org"}, "agent", "sub", "*"),
 		entry(ofBearers, "pdp", nil, "agent", "sub", "*"),
+		entry(ofShared, "pdp", nil, "agent", "client_id", "*"),
 	}
 	b.wallet = openWallet(t, append(options, func(c *server.Config) { c.Auth.JWT = issuers })...)
 	b.welcome("desktop", "", auth.Capability)
@@ -198,7 +200,7 @@ func TestTokenExchangeChain(t *testing.T) {
 	of(b.form(b.token("", ofAgents, "bot", claimSet{"act": claimSet{"sub": "bot"}}), "access_token", nil, "read"), `"context":{"person":"`, evaluation.PersonOf(ofAgents, "bot"))
 	acting := changedTo(b.form(b.token("", ofPersons, "mia", claimSet{"client_id": "relay"}), "access_token", nil, "read"),
 		"actor_token", b.token("", ofAgents, "bot", claimSet{"act": claimSet{"sub": "before"}}), "actor_token_type", tokenType+"access_token")
-	both := `["` + evaluation.PersonOf(ofAgents, "bot") + `","` + person + `"]`
+	both := `["` + person + `","` + evaluation.PersonOf(ofAgents, "bot") + `"]`
 	acts := strings.TrimSuffix(chain("agent/before", "agent/relay", "user/mia"), `"`)
 	of(acting, acts, both)
 

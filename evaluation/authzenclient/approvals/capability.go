@@ -305,6 +305,7 @@ type CapabilityState struct {
 	ID        string            `json:"id"`
 	State     string            `json:"state"`
 	Holder    evaluation.Ref    `json:"holder"`
+	Person    string            `json:"person,omitzero"` // for whom it was granted
 	JKT       string            `json:"jkt"`
 	Audience  string            `json:"audience"`
 	Tools     []string          `json:"tools"`
@@ -314,12 +315,27 @@ type CapabilityState struct {
 	Used      int               `json:"used,omitzero"`
 }
 
+// CapabilityOwner says whose capabilities are meant: those of the Holder that were granted for the Person, or for no person if Person
+// is "". A holder can be an application that many people share.
+type CapabilityOwner struct {
+	Tenant string
+	Holder evaluation.Ref
+	Person string // as context.person of questions names it
+}
+
+func (o CapabilityOwner) has(tenant string, s CapabilityState) bool {
+	return tenant == o.Tenant && s.Holder == o.Holder && s.Person == o.Person
+}
+
 // mostPages bounds the pages of a list of capabilities.
 const mostPages = 20
 
-// Capabilities are those of a holder that count, of those that the client's credential may see.
-func Capabilities(ctx context.Context, c *authzenclient.Client, tenant string, holder evaluation.Ref) (all []CapabilityState, err error) {
-	query := url.Values{"tenant": {tenant}, "holder": {holder.Type + ":" + holder.ID}, "state": {"active"}, "limit": {"100"}}
+// Capabilities returns those of an owner that count, of those that the client's credential may see.
+func Capabilities(ctx context.Context, c *authzenclient.Client, owner CapabilityOwner) (all []CapabilityState, err error) {
+	query := url.Values{"tenant": {owner.Tenant}, "holder": {owner.Holder.Type + ":" + owner.Holder.ID}, "state": {"active"}, "limit": {"100"}}
+	if owner.Person != "" {
+		query.Set("person", owner.Person)
+	}
 	for range mostPages {
 		var page struct {
 			Items []CapabilityState `json:"items"`
@@ -329,7 +345,12 @@ func Capabilities(ctx context.Context, c *authzenclient.Client, tenant string, h
 		if err := read(ctx, l, link.Request{Method: http.MethodGet, URL: l.Base + "/v1/capabilities?" + query.Encode()}, &page); err != nil {
 			return nil, err
 		}
-		if all = append(all, page.Items...); page.Next == "" {
+		for _, one := range page.Items {
+			if owner.has(owner.Tenant, one) {
+				all = append(all, one)
+			}
+		}
+		if page.Next == "" {
 			break
 		}
 		query.Set("cursor", page.Next)
@@ -337,16 +358,16 @@ func Capabilities(ctx context.Context, c *authzenclient.Client, tenant string, h
 	return all, nil
 }
 
-// CapabilityOf is a capability of a holder in a tenant. One of another is refused as one that does not exist.
-func CapabilityOf(ctx context.Context, c *authzenclient.Client, tenant string, holder evaluation.Ref, id string) (state CapabilityState, err error) {
+// CapabilityOf returns a capability of an owner. One of another is refused as one that does not exist.
+func CapabilityOf(ctx context.Context, c *authzenclient.Client, owner CapabilityOwner, id string) (state CapabilityState, err error) {
 	l := c.Link()
 	var said struct {
 		Tenant          string `json:"tenant_id"`
 		CapabilityState `json:",inline"`
 	}
 	err = read(ctx, l, link.Request{Method: http.MethodGet, URL: l.Base + "/v1/capabilities/" + url.PathEscape(id)}, &said)
-	if state = said.CapabilityState; err == nil && (said.Tenant != tenant || state.Holder != holder) {
-		err = of("request", &authzenclient.Error{Kind: authzenclient.Refused, Status: http.StatusNotFound, Detail: "no such capability of this holder"})
+	if state = said.CapabilityState; err == nil && !owner.has(said.Tenant, state) {
+		err = of("request", &authzenclient.Error{Kind: authzenclient.Refused, Status: http.StatusNotFound, Detail: "no such capability of this owner"})
 	}
 	if err != nil {
 		return CapabilityState{}, err
@@ -354,9 +375,9 @@ func CapabilityOf(ctx context.Context, c *authzenclient.Client, tenant string, h
 	return state, nil
 }
 
-// ReturnCapability ends a capability of a holder in a tenant.
-func ReturnCapability(ctx context.Context, c *authzenclient.Client, tenant string, holder evaluation.Ref, id, reason string) (state CapabilityState, err error) {
-	if state, err = CapabilityOf(ctx, c, tenant, holder, id); err != nil {
+// ReturnCapability ends a capability of an owner.
+func ReturnCapability(ctx context.Context, c *authzenclient.Client, owner CapabilityOwner, id, reason string) (state CapabilityState, err error) {
+	if state, err = CapabilityOf(ctx, c, owner, id); err != nil {
 		return state, err
 	}
 	l := c.Link()

@@ -66,13 +66,17 @@ func (v *approver) view(ctx context.Context, a approval.Approval) evaluation.App
 	return view
 }
 
-// ViewOf is the view of an approval for the caller, who sees it. The link is for people who decide: a program
-// could have another person follow it.
+// ViewOf returns the view of an approval for the caller, who sees it. The link is for people who decide: a program
+// could have another person follow it. For which person it was asked is for the program that asked.
 func (s *Seen) ViewOf(ctx context.Context, a approval.Approval) evaluation.ApprovalView {
+	view := s.by.view(ctx, a)
 	if s.decides || s.voted {
-		return s.by.linked(ctx, a)
+		view = s.by.linked(ctx, a)
 	}
-	return s.by.view(ctx, a)
+	if s.asked {
+		view.Person = a.Person
+	}
+	return view
 }
 
 // linked is the view of an approval for people who may decide about it.

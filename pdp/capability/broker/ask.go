@@ -93,9 +93,6 @@ func (b *Broker) Ask(ctx context.Context, asker evaluation.Asker, r Request) (de
 	}
 	asks := a.Holder
 	if p := r.Parent; p != nil {
-		if p.State != store.Active {
-			return "", nil, nil, &store.StateError{State: p.State}
-		}
 		asks, a.Parent, a.Giver = p.Holder, p.ID, p.Token.Key
 	}
 	defer func() {
@@ -108,17 +105,24 @@ func (b *Broker) Ask(ctx context.Context, asker evaluation.Asker, r Request) (de
 	if issuer == "" {
 		return "", nil, nil, ErrNoIssuer
 	}
-	if err := b.Store.Admit(a.Tenant, asks); err != nil { // before anything of it is on record
+	person, own := r.countsFor(asker), ""
+	if r.Parent != nil && asker.Principal != (evaluation.Ref{}) { // it may be another person of the holder, without the key
+		own = evaluation.PersonOfCaller(asker.Name)
+	}
+	if err := b.Store.Admit(a.Tenant, store.OwnerOf(cmp.Or(own, person), asks)); err != nil { // before anything of it is on record
 		return "", nil, nil, err
 	}
 	if err := b.asked(ctx, &r, asker.Name, issuer, now); err != nil {
 		return "", nil, nil, err
 	}
+	if p := r.Parent; p != nil && p.State != store.Active { // who has no proof by its key does not hear that
+		return "", nil, nil, &store.StateError{State: p.State}
+	}
 	digest := a.Digest()
 	if a.Proof == "" {
 		digest += unproved
 	}
-	if again, err := b.again(ctx, &r, digest); again != nil || err != nil {
+	if again, err := b.again(ctx, &r, person, digest); again != nil || err != nil {
 		return "", again, nil, err
 	}
 	if err := r.behindBefore(); err != nil {
@@ -131,7 +135,7 @@ func (b *Broker) Ask(ctx context.Context, asker evaluation.Asker, r Request) (de
 	if err != nil {
 		return "", nil, nil, err
 	}
-	w.digest, w.behind, w.person, w.mask = evidence.Of(digest), r.Behind, r.Person, b.options.Mask(ctx)
+	w.digest, w.behind, w.person, w.countsFor, w.mask = evidence.Of(digest), r.Behind, r.Person, person, b.options.Mask(ctx)
 	if w.key, err = evidence.NewKey(b.options.Store.Key, a.Tenant); err != nil {
 		return "", nil, nil, err
 	}
@@ -188,6 +192,21 @@ func (b *Broker) Ask(ctx context.Context, asker evaluation.Asker, r Request) (de
 		granted.Obligations = owed(&d)
 	}
 	return d.ID, granted, nil, err
+}
+
+// countsFor returns the person by whom limits count what is granted, "" if they count by its holder: the person of the capability
+// that is renewed or handed on, the first one that the request names, or the holder of the asker's own token. That an asker
+// without a principal has a token says nothing of those for whom it asks.
+func (r *Request) countsFor(asker evaluation.Asker) string {
+	if of := cmp.Or(r.Renews, r.Parent); of != nil {
+		return of.Person
+	}
+	own := evaluation.Request{Context: r.Context}
+	person, _, _ := strings.Cut(cmp.Or(r.Person, own.Person()), " ")
+	if person == "" && asker.Principal != (evaluation.Ref{}) {
+		person = evaluation.PersonOfCaller(asker.Name)
+	}
+	return person
 }
 
 // mostPlaces is how often a place in a status list is looked for that another request takes meanwhile.
@@ -295,7 +314,12 @@ func (r *Request) behindBesides() error {
 			r.Behind = append(r.Behind, one)
 		}
 	}
-	persons := slices.Compact(slices.Sorted(strings.FieldsSeq(r.Person + " " + own.Person())))
+	persons := strings.Fields(r.Person) // the first one is the one that limits of approvals count by
+	for one := range strings.FieldsSeq(own.Person()) {
+		if !slices.Contains(persons, one) {
+			persons = append(persons, one)
+		}
+	}
 	if len(persons) > evaluation.MostPersons {
 		return evaluation.Malformed("more than two persons, with those for whom the capability was granted", "name none", "context", "person")
 	}
@@ -313,13 +337,14 @@ func (b *Broker) Ref(typ, id string) (of evaluation.Ref, known bool) {
 	return b.options.PDP().Ref(typ, id)
 }
 
-// again is the answer to a request that was granted before by the same approval, and whose answer may have been lost.
-func (b *Broker) again(ctx context.Context, a *Request, digest string) (*Answer, error) {
+// again returns the answer to a request of a person, or of none, that was granted before by the same approval, and whose answer
+// may have been lost.
+func (b *Broker) again(ctx context.Context, a *Request, person, digest string) (*Answer, error) {
 	if a.ApprovalID == "" {
 		return nil, nil
 	}
 	c, found, err := b.Store.Granted(ctx, a.Tenant, a.ApprovalID, digest)
-	if err != nil || !found || c.State != store.Active || c.Holder != a.Holder || c.JKT != a.Key.Thumbprint() {
+	if err != nil || !found || c.State != store.Active || c.Holder != a.Holder || c.Person != person || c.JKT != a.Key.Thumbprint() {
 		return nil, err
 	}
 	if a.Renews != nil && (c.ID != a.Renews.ID || c.Renewals == 0) { // the approval granted it, and renewed nothing

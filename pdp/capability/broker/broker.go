@@ -136,7 +136,7 @@ func (b *Broker) Check(
 	}
 	var proof capability.Proof
 	if err == nil {
-		proof, err = b.proof(ctx, token, c.JKT, p)
+		proof, err = b.proof(ctx, &c, p)
 	}
 	if err != nil {
 		more, err = answerOf(err)
@@ -154,6 +154,7 @@ func (b *Broker) Check(
 		Counted:    counted,
 		Left:       left,
 		Expires:    token.Expires,
+		Owner:      c.Owner(),
 		Proof: &pdp.SpentProof{
 			Key:       c.JKT,
 			ID:        proof.ID,
@@ -268,8 +269,9 @@ func (b *Broker) read(ctx context.Context, p pdp.PresentedCapability, keys *sign
 	return c, nil
 }
 
-// proof checks the proof of a call, and marks it if it is to be spent.
-func (b *Broker) proof(ctx context.Context, t capability.Token, jkt string, p pdp.PresentedCapability) (capability.Proof, error) {
+// proof checks the proof of a call with a capability, and marks it if it is to be spent.
+func (b *Broker) proof(ctx context.Context, c *store.Capability, p pdp.PresentedCapability) (capability.Proof, error) {
+	t := c.Token
 	call := capability.Call{Proof: p.Proof, Holder: p.Holder, Tool: p.Resource.ID, Arguments: p.Arguments}
 	call.Channel.Session = p.Session
 	if err := b.clock(); err != nil {
@@ -291,19 +293,19 @@ func (b *Broker) proof(ctx context.Context, t capability.Token, jkt string, p pd
 		return proof, nil
 	}
 	if hash := proofHash(t.ID, p.Proof); p.Approval != "" &&
-		(b.seen.Take(hash, p.Question, p.Approval) || b.seen.TakeOffered(hash, p.Question, p.Tenant, p.Holder)) {
+		(b.seen.Take(hash, p.Question, p.Approval) || b.seen.TakeOffered(hash, p.Question, p.Tenant, c.Owner())) {
 		return proof, nil
 	}
-	if refusal := b.nonces.Refuse(proof, p.Tenant, jkt, p.Now); refusal != nil {
+	if refusal := b.nonces.Refuse(proof, p.Tenant, c.JKT, p.Now); refusal != nil {
 		return proof, refusal
 	}
 	if stale {
 		return proof, &capability.Refusal{Code: capability.ProofStale}
 	}
-	if err := b.mark(ctx, b.seen, p.Tenant, t.Holder, jkt, proof.ID, proof.IssuedAt); err != nil {
+	if err := b.mark(ctx, b.seen, p.Tenant, c.Owner(), c.JKT, proof.ID, proof.IssuedAt); err != nil {
 		return proof, err
 	}
-	if refusal := b.nonces.Refuse(proof, p.Tenant, jkt, p.Now); refusal != nil { // it was forgotten meanwhile
+	if refusal := b.nonces.Refuse(proof, p.Tenant, c.JKT, p.Now); refusal != nil { // it was forgotten meanwhile
 		return proof, refusal
 	}
 	return proof, nil
@@ -370,7 +372,7 @@ func (b *Broker) Keep(_ context.Context, h pdp.HeldCapability, approval string, 
 	}
 	p, hash := h.Presented, proofHash(h.ID, h.Presented.Proof)
 	if approval == "" {
-		b.seen.KeepOffered(hash, p.Question, p.Tenant, p.Holder, until)
+		b.seen.KeepOffered(hash, p.Question, p.Tenant, h.Owner, until)
 		return
 	}
 	b.seen.Keep(hash, p.Question, approval, until)

@@ -18,17 +18,19 @@ import (
 
 // wanted is a request for a capability, and the token that it would be granted.
 type wanted struct {
-	ask      *capability.Ask
-	digest   evidence.Text // of what is asked
-	key      *evidence.Key // of approvals, for what people see
-	mask     *mask.Masker
-	masked   *mask.Masking // the constraints on arguments, and what else the asker chose
-	behind   []evaluation.Ref
-	person   string
-	token    capability.Token
-	narrowed []string
-	giver    *evaluation.Entity // the holder of the parent, if it hands that on
-	grant    []byte             // the questions
+	ask    *capability.Ask
+	digest evidence.Text // of what is asked
+	key    *evidence.Key // of approvals, for what people see
+	mask   *mask.Masker
+	masked *mask.Masking // the constraints on arguments, and what else the asker chose
+	behind []evaluation.Ref
+	person string
+	// countsFor is the person by whom limits count it, "" for none.
+	countsFor string
+	token     capability.Token
+	narrowed  []string
+	giver     *evaluation.Entity // the holder of the parent, if it hands that on
+	grant     []byte             // the questions
 }
 
 // want makes the token of a request. It counts from now on, or from later, and no longer than tokens may.
@@ -307,6 +309,7 @@ func (w *wanted) new(asker evaluation.Asker, d *pdp.GrantDecision, ask string) s
 	return store.New{
 		Tenant:   w.ask.Tenant,
 		Caller:   asker.Name,
+		Person:   w.countsFor,
 		Token:    w.token,
 		Grant:    w.grant,
 		Approval: d.Approved,

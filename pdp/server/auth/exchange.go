@@ -102,7 +102,8 @@ type Exchanged struct {
 	Subject Caller
 	// Behind are those that the holder acts for, each once: the actors of before, the last one first, and then the subject.
 	Behind []Principal
-	// Persons are the value of context.person: those of the actor, if there is a token of one, and of the subject, each once.
+	// Persons are the value of context.person: that of the subject, by which limits count, and of the actor if there is a token of
+	// one, each once.
 	Persons []string
 	// Client is the client that alone may bring the tokens, "" for any.
 	Client string
@@ -134,7 +135,7 @@ func (a *Authenticator) Exchange(ctx context.Context, subject, actor Presented) 
 		}
 		x.Holder, x.Client, x.Keys = t.caller, cmp.Or(x.Client, t.client), append(x.Keys, t.keys...)
 		if t.identity != s.identity {
-			x.Persons = []string{t.identity, s.identity}
+			x.Persons = []string{s.identity, t.identity}
 		}
 		x.Behind = slices.Concat(t.actors, []Principal{t.person}, s.actors, []Principal{s.caller.Principal, s.person})
 	}

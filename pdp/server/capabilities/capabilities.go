@@ -127,7 +127,7 @@ func problem(err error) error {
 		return door.NewProblem(http.StatusConflict, "this capability was handed on; its parent is handed on once more in the place of a renewal")
 	case errors.As(err, &limit):
 		return door.TooMany("capabilities", limit.RetryAfter, http.StatusTooManyRequests,
-			"this holder, or its tenant, has too many capabilities, or asks for them too often; ask again after Retry-After seconds")
+			"this person, holder or tenant has too many capabilities, or asks for them too often; ask again after Retry-After seconds")
 	case errors.As(err, &refusal) && refusal.Code == capability.Unavailable:
 		return door.TooMany("capabilities", time.Second, http.StatusServiceUnavailable, "too many proofs at once; ask again after Retry-After seconds")
 	case errors.As(err, &refusal) && refusal.Code == capability.ClockSkew:
@@ -291,6 +291,7 @@ type State struct {
 	Tenant   string         `json:"tenant_id"`
 	State    store.State    `json:"state"`
 	Holder   evaluation.Ref `json:"holder"`
+	Person   string         `json:"person,omitzero"` // for whom it was granted
 	JKT      string         `json:"jkt"`
 	Audience string         `json:"audience"`
 	Tools    []string       `json:"tools"`
@@ -310,7 +311,7 @@ type State struct {
 
 func stateOf(c *store.Capability) State {
 	s := State{
-		ID: c.ID, Tenant: c.Tenant, State: c.State, Holder: c.Holder, JKT: c.JKT, Audience: c.Audience,
+		ID: c.ID, Tenant: c.Tenant, State: c.State, Holder: c.Holder, Person: c.Person, JKT: c.JKT, Audience: c.Audience,
 		Arguments: capability.Kinds(c.Token.Layers), Expires: c.Expires.UTC(), MaxUses: c.MaxUses, Used: c.Used,
 		Tools: c.Token.Tools(), Parent: c.Token.Parent, Depth: c.Token.Depth, MaxDepth: c.MaxDepth, InFlight: c.InFlight(),
 	}

@@ -15,7 +15,7 @@ import (
 	"policy-service/pdp/server/door"
 )
 
-var listParameters = []string{"tenant", "holder", "jkt", "audience", "state", "ancestor", "cursor", "limit"}
+var listParameters = []string{"tenant", "holder", "person", "jkt", "audience", "state", "ancestor", "cursor", "limit"}
 
 // list answers GET /v1/capabilities: those that the caller may see.
 func (s *Capabilities) list(c echo.Context, a door.Admitted) error {
@@ -51,6 +51,7 @@ func (s *Capabilities) list(c echo.Context, a door.Admitted) error {
 func filter(a door.Admitted) (f store.Filter, serves bool, err error) {
 	given := a.Given
 	f = store.Filter{
+		Person:   given["person"],
 		JKT:      given["jkt"],
 		Audience: given["audience"],
 		Ancestor: given["ancestor"],
@@ -68,6 +69,9 @@ func filter(a door.Admitted) (f store.Filter, serves bool, err error) {
 	}
 	if f.State != "" && !slices.Contains(store.States(), f.State) {
 		return f, false, door.BadParameter("state", fmt.Sprintf("is no state; give one of %q", store.States()))
+	}
+	if in := a.Caller.Where(auth.CapabilityAdmin); !in.May(auth.CapabilityAdmin) || f.Tenant != "" && !in.Serves(f.Tenant) {
+		f.Caller = a.Caller.Name // it sees no others
 	}
 	return f, serves, nil
 }
@@ -107,7 +111,7 @@ func (s *Capabilities) revokeMany(c echo.Context, a door.Admitted) error {
 	}
 	ctx, cancel := s.Door.Within(c)
 	defer cancel()
-	f := store.Filter{Tenant: r.Tenant, Holder: r.Holder, JKT: r.JKT, Audience: r.Audience}
+	f := store.Filter{Tenant: r.Tenant, Holder: r.Holder, Person: r.Person, JKT: r.JKT, Audience: r.Audience}
 	n, err := s.Broker.Store.RevokeMany(ctx, f, caller.Name, r.Reason)
 	if err != nil {
 		p := door.NewProblem(http.StatusServiceUnavailable,

@@ -22,6 +22,7 @@ type held struct {
 	Tenant   string                `json:"tenant_id"`
 	State    string                `json:"state"`
 	Holder   evaluation.Ref        `json:"holder"`
+	Person   string                `json:"person"`
 	JKT      string                `json:"jkt"`
 	Audience string                `json:"audience"`
 	Tools    []string              `json:"tools"`
@@ -50,6 +51,7 @@ type capabilityID struct {
 type filter struct {
 	Tenant   cli.Given `placeholder:"T" help:"Only capabilities of this tenant."`
 	Holder   ref       `placeholder:"TYPE:ID" help:"Only capabilities of this holder, such as agent:agent-a."`
+	Person   cli.Given `placeholder:"P" help:"Only capabilities that were granted for this person, as the member context.person of questions names them."`
 	Key      cli.Given `placeholder:"JKT" help:"Only capabilities that are bound to the key with this thumbprint."`
 	Audience cli.Given `placeholder:"A" help:"Only capabilities for the tools of this server."`
 }
@@ -77,8 +79,8 @@ func (c listCommand) Run(s cli.Streams) error {
 	return c.open(s, "list the capabilities", func(ctx context.Context, server *httpclient.Server) error {
 		query := url.Values{"limit": {pageSize}}
 		for name, value := range map[string]string{
-			"tenant": string(c.Tenant), "holder": c.holder(), "jkt": string(c.Key), "audience": string(c.Audience), "state": string(c.State),
-			"ancestor": string(c.Ancestor),
+			"tenant": string(c.Tenant), "holder": c.holder(), "person": string(c.Person), "jkt": string(c.Key), "audience": string(c.Audience),
+			"state": string(c.State), "ancestor": string(c.Ancestor),
 		} {
 			if value != "" {
 				query.Set(name, value)
@@ -136,8 +138,8 @@ func (at serverFlags) print(s cli.Streams, text jsontext.Value) error {
 	}
 	table := s.Table()
 	for _, row := range [][2]any{
-		{"capability", h.ID}, {"state", h.State}, {"tenant", h.Tenant}, {"holder", cli.Entity(h.Holder)}, {"key", h.JKT}, {"audience", h.Audience},
-		{"tools", strings.Join(h.Tools, ", ")}, {"until", cli.Time(h.Expires)}, {"uses", h.uses()}, {"made from", h.Parent},
+		{"capability", h.ID}, {"state", h.State}, {"tenant", h.Tenant}, {"holder", cli.Entity(h.Holder)}, {"person", h.Person}, {"key", h.JKT},
+		{"audience", h.Audience}, {"tools", strings.Join(h.Tools, ", ")}, {"until", cli.Time(h.Expires)}, {"uses", h.uses()}, {"made from", h.Parent},
 	} {
 		if row[1] == "" {
 			continue
@@ -208,7 +210,7 @@ type revokeCommand struct {
 	All    bool      `help:"Take back all capabilities of the tenant."`
 	Yes    bool      `help:"Ask nothing. Without the flag, a terminal is asked before --all."`
 	Reason cli.Given `required:"" placeholder:"R" help:"The reason, for those who read the record. Write no secret into it."`
-	ID     string    `arg:"" optional:"" help:"The id of the capability. Without it, --holder, --key, --audience or --all says which ones."`
+	ID     string    `arg:"" optional:"" help:"The id of the capability. Without it, --holder, --person, --key, --audience or --all says which ones."`
 }
 
 // Help ends the command's help.
@@ -218,23 +220,24 @@ func (revokeCommand) Help() string {
 
 // Run takes capabilities back.
 func (c revokeCommand) Run(s cli.Streams) error {
-	some := c.holder() != "" || c.Key != "" || c.Audience != ""
+	some := c.holder() != "" || c.Person != "" || c.Key != "" || c.Audience != ""
 	switch {
 	case c.ID != "" && (some || c.All || c.Tenant != ""):
-		return errors.New("an id is one capability; leave --holder, --key, --audience, --tenant and --all out, or the id")
+		return errors.New("an id is one capability; leave --holder, --person, --key, --audience, --tenant and --all out, or the id")
 	case c.ID != "":
 		return c.end(s, "revoke the capability", c.ID, "/revoke", c.Reason)
 	case some == c.All:
-		return errors.New("it is not clear which capabilities are meant; give an id, or some of --holder, --key and --audience, or --all alone")
+		return errors.New("it is not clear which capabilities are meant; give an id, or some of --holder, --person, --key and --audience, or --all alone")
 	}
 	body := struct {
 		Tenant   string          `json:"tenant_id"`
 		Holder   *evaluation.Ref `json:"holder,omitzero"`
+		Person   string          `json:"person,omitzero"`
 		JKT      string          `json:"jkt,omitzero"`
 		Audience string          `json:"audience,omitzero"`
 		All      bool            `json:"all,omitzero"`
 		Reason   string          `json:"reason"`
-	}{string(c.tenant()), nil, string(c.Key), string(c.Audience), c.All, string(c.Reason)}
+	}{string(c.tenant()), nil, string(c.Person), string(c.Key), string(c.Audience), c.All, string(c.Reason)}
 	if c.holder() != "" {
 		body.Holder = &c.Holder.Ref
 	}

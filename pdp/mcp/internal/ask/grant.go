@@ -105,11 +105,11 @@ func (a *Asker) Capability(ctx context.Context, op Operation, r CapabilityAsk) (
 	}
 	asked, refusal := a.askOf(w, &op, r)
 	if refusal == nil && r.Renews != "" {
-		_, err := approvals.CapabilityOf(ctx, pdp, asked.Tenant, asked.Holder, r.Renews)
+		_, err := approvals.CapabilityOf(ctx, pdp, ownerOf(op.Principal), r.Renews)
 		refusal = w.notAsked(err)
 	}
 	if refusal == nil && r.ApprovalID != "" {
-		refusal = w.waits(ctx, pdp, &asked, r)
+		refusal = w.waits(ctx, pdp, &asked, op.Principal.Person, r)
 	}
 	if refusal != nil {
 		return approvals.Grant{}, refusal
@@ -124,7 +124,7 @@ func (a *Asker) Capability(ctx context.Context, op Operation, r CapabilityAsk) (
 		return g, w.notGranted(g, r)
 	}
 	if err := a.owedOf(ctx, g); err != nil { // its obligations come first
-		_, gone := approvals.ReturnCapability(context.WithoutCancel(ctx), pdp, asked.Tenant, asked.Holder, g.ID, "the gateway could not do what is owed for it")
+		_, gone := approvals.ReturnCapability(context.WithoutCancel(ctx), pdp, ownerOf(op.Principal), g.ID, "the gateway could not do what is owed for it")
 		return approvals.Grant{}, w.denial("", errors.Join(err, gone).Error())
 	}
 	return g, nil
@@ -180,9 +180,9 @@ func jsonOf(v any) jsontext.Value {
 	return text
 }
 
-// waits is the refusal of a request that people were asked about before, and have not approved. It is nil if the PDP is to
-// be asked again.
-func (w refuser) waits(ctx context.Context, pdp *authzenclient.Client, asked *capability.Ask, r CapabilityAsk) *Refusal {
+// waits returns the refusal of a request that people were asked about before, and have not approved, or nil if the PDP is to
+// be asked again. An approval request for another person, with the same holder, is as one that does not exist.
+func (w refuser) waits(ctx context.Context, pdp *authzenclient.Client, asked *capability.Ask, person string, r CapabilityAsk) *Refusal {
 	v, err := approvals.CapabilityApproval(ctx, pdp, r.ApprovalID)
 	var e *authzenclient.Error
 	var of struct {
@@ -190,7 +190,7 @@ func (w refuser) waits(ctx context.Context, pdp *authzenclient.Client, asked *ca
 	}
 	switch {
 	case errors.As(err, &e) && e.Kind == authzenclient.Refused && e.Status == http.StatusNotFound,
-		err == nil && (v.Tenant != asked.Tenant || json.Unmarshal(v.Request, &of) != nil || of.Subject != asked.Holder):
+		err == nil && (v.Tenant != asked.Tenant || json.Unmarshal(v.Request, &of) != nil || of.Subject != asked.Holder || v.Person != person):
 		return w.invalid("approval_id names no approval request of yours; leave it out to ask people anew")
 	case err != nil:
 		return w.notAsked(err)
@@ -324,13 +324,18 @@ func (a *Asker) Validate(ctx context.Context, op Operation, shows evaluation.Cap
 	return worth, w.notAsked(err)
 }
 
-// Capabilities are those of a principal that count.
+// ownerOf says which capabilities are a principal's.
+func ownerOf(p *identity.Principal) approvals.CapabilityOwner {
+	return approvals.CapabilityOwner{Tenant: cmp.Or(p.Tenant, evaluation.DefaultTenant), Holder: p.Participant(), Person: p.Person}
+}
+
+// Capabilities returns those of a principal that count.
 func (a *Asker) Capabilities(ctx context.Context, op Operation) ([]approvals.CapabilityState, *Refusal) {
 	pdp, refusal := a.client(&op)
 	if refusal != nil {
 		return nil, refusal
 	}
-	all, err := approvals.Capabilities(ctx, pdp, cmp.Or(op.Principal.Tenant, evaluation.DefaultTenant), op.Principal.Participant())
+	all, err := approvals.Capabilities(ctx, pdp, ownerOf(op.Principal))
 	return all, a.refuser(&op).notAsked(err)
 }
 
@@ -340,6 +345,6 @@ func (a *Asker) Return(ctx context.Context, op Operation, id, reason string) (ap
 	if refusal != nil {
 		return approvals.CapabilityState{}, refusal
 	}
-	state, err := approvals.ReturnCapability(ctx, pdp, cmp.Or(op.Principal.Tenant, evaluation.DefaultTenant), op.Principal.Participant(), id, reason)
+	state, err := approvals.ReturnCapability(ctx, pdp, ownerOf(op.Principal), id, reason)
 	return state, a.refuser(&op).notAsked(err)
 }
