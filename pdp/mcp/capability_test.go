@@ -14,6 +14,7 @@ import (
 	"policy-service/pdp/mcp"
 	"policy-service/pdp/mcp/mcptest"
 	pdpserver "policy-service/pdp/server"
+	"policy-service/pdp/server/auth"
 	"policy-service/pdp/server/config"
 )
 
@@ -220,6 +221,60 @@ func (p purse) revoke() {
 	}
 }
 
+// TestCapabilityOfANamedGateway: a gateway whose key has a name at the PDP takes tokens and ids with a proof for that name, and with no
+// other. Proofs of its own are for it, too, once the PDP has said it.
+func TestCapabilityOfANamedGateway(t *testing.T) {
+	inEras(t, func(t *testing.T, era string) {
+		const name = "https://gw1.example.com"
+		w := newVault(t, land{change: func(c *mcp.Config) { c.Capabilities.HolderKey = mcp.HolderKeyGateway }})
+		keys, err := auth.OpenKeys(w.data)
+		orFail(t, err)
+		key, err := keys.Add(auth.KeySpec{Name: "gw1", Grant: auth.Grant{
+			Audiences: []string{name}, Tenants: []string{"*"}, Permissions: []auth.Permission{auth.Decide, auth.Search, auth.Relay, auth.Capability},
+		}})
+		orFail(t, err)
+		w.config.PDP.KeyFile = secretFile(t, key)
+		named, claims := w.replica(), mcptest.Claims{"client_id": "agent-a"}
+		var v *visitor
+		mcptest.Until(t, "the PDP knows the key", func() bool {
+			v = named.stranger(era, w.issuer.Token(t, claims))
+			_, began := v.tryBegin()
+			return began && v.ask("capabilities/list", `{}`).ran()
+		})
+		p, calls := w.grant("agent-a", 1, nil, "kept"), 0
+		proof := func(audience string) string {
+			c := p.claim("kept", `{"n":1}`)
+			c.Audience = audience
+			return p.prove(c)
+		}
+		for _, shown := range []string{p.token, p.id} {
+			v.shows(shown, proof(name)).call("kept", `{"n":1}`).runs(t, "for its name:")
+			calls++
+			for _, other := range []string{"rec", siegeResource, "https://gw2.example.com"} {
+				got := v.shows(shown, proof(other)).call("kept", `{"n":1}`)
+				if got.lacks(t, "proof_wrong_audience", "for", other); !strings.Contains(got.text, `"audience":"`+name+`"`) {
+					t.Errorf("for %s: nobody knows for whom it has to be: %s", other, got)
+				}
+			}
+		}
+		v.meta = ""
+		kept := w.granted(v.ask("capabilities/request", `{"tools":["kept"]}`).result, nil)
+		if got := v.ask("capabilities/validate", `{"capability":`+inText(kept.token)+`,"name":"kept","arguments":{"n":1}}`); !strings.Contains(got.text, `"active":true`) {
+			t.Errorf("validated: %s", got)
+		}
+		fresh := w.replica().visitor(era, claims) // which has not asked yet
+		for n, v := range []*visitor{v, fresh, fresh} {
+			v.meta = `,"io.policy-service/capability":` + inText([]string{kept.token, kept.token, kept.id}[n])
+			before := w.judged()
+			v.call("kept", `{"n":1}`).runs(t, "by a key that the gateway keeps, call", n)
+			if calls++; w.judged()-before != []int{1, 2, 1}[n] {
+				t.Errorf("call %d: the PDP was asked %d times", n, w.judged()-before)
+			}
+		}
+		p.did(calls, 0)
+	})
+}
+
 // dpop is a proof of RFC 9449.
 const dpop = "eyJ0eXAiOiJkcG9wK2p3dCIsImFsZyI6IkVkRFNBIn0.eyJodG0iOiJQT1NUIn0.AAAA"
 
@@ -280,7 +335,7 @@ func TestCapabilityThreats(t *testing.T) {
 			{"with the proof of another capability", "proof_wrong_call", 0, func(s *shot) {
 				s.proof = claimed(func(c *capability.Claim) { c.Capability = thief.id })
 			}},
-			{"with a proof for the gateway", "proof_wrong_audience", 0, func(s *shot) {
+			{"with a proof for the gateway", "proof_wrong_audience", 1, func(s *shot) {
 				s.proof = claimed(func(c *capability.Claim) { c.Audience = siegeResource })
 			}},
 			{"with an old proof", "proof_stale", 0, func(s *shot) {

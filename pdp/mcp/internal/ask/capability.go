@@ -59,6 +59,7 @@ func (a *Asker) checkShown(ctx context.Context, w refuser, op *Operation, last q
 		a.o.Logger.WarnContext(ctx, "a capability is checked by the PDP alone", slog.Group("", "server", op.Server), "why", err)
 		return CapabilityID(op.Shows.Token), nil
 	case refused.Code == capability.OnlineOnly, // it is shown by its id
+		refused.Code == capability.ProofWrongAudience,                        // the PDP may know this gateway by a name of its own
 		refused.Code == capability.ProofStale && op.Answered.Standing != nil: // it has waited for people
 		return CapabilityID(op.Shows.Token), nil
 	}

@@ -205,6 +205,9 @@ type Flow struct {
 	people  *people.People
 	held    heldAnswers
 	tokens  atomic.Uint64
+	// named is the name by which the PDP last said that it knows this gateway, for which the gateway's own proofs are made; nil
+	// if they are made for the server of the tool.
+	named atomic.Pointer[string]
 }
 
 // Options configure a Flow.

@@ -2,6 +2,7 @@ package flow
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/ed25519"
 	"encoding/binary"
@@ -171,6 +172,19 @@ func (g *Flow) holders(who *identity.Principal) (all []*capability.Holder, err e
 	return all, err
 }
 
+// learnName notes for whom the PDP wants the proofs of calls of a tool, by its id, and reports whether a refusal says so.
+func (g *Flow) learnName(code capability.Code, audience, tool string) bool {
+	if code != capability.ProofWrongAudience || audience == "" {
+		return false
+	}
+	if server, _, _ := strings.Cut(tool, ":"); audience == server {
+		g.named.Store(nil)
+	} else {
+		g.named.Store(&audience)
+	}
+	return true
+}
+
 // proved is the capability of a call, with its proof. If it shows no proof, and the gateway keeps the key that
 // the capability is bound to, it has a proof by that. An id is taken to be of a capability that is bound to the key of now.
 func (g *Flow) proved(who *identity.Principal, shown evaluation.CapabilityShown, tool string, arguments jsontext.Value, nonce string) (s evaluation.CapabilityShown, kept bool) {
@@ -183,7 +197,8 @@ func (g *Flow) proved(who *identity.Principal, shown evaluation.CapabilityShown,
 		return shown, false
 	}
 	server, _, _ := strings.Cut(tool, ":")
-	claim := capability.Claim{Capability: shown.Token, Audience: server, Tool: tool, Arguments: given, IssuedAt: g.o.Now(), Nonce: nonce}
+	audience := cmp.Or(g.named.Load(), &server)
+	claim := capability.Claim{Capability: shown.Token, Audience: *audience, Tool: tool, Arguments: given, IssuedAt: g.o.Now(), Nonce: nonce}
 	holder := holders[0]
 	if token, refusal := capability.ParseToken(shown.Token); refusal == nil {
 		claim.Capability = token.ID
@@ -199,9 +214,10 @@ func (g *Flow) proved(who *identity.Principal, shown evaluation.CapabilityShown,
 	return shown, true
 }
 
-// ask lets the PDP decide about an operation whose client shows a capability, or none. If the gateway keeps the key it also makes
-// the proof once more that the PDP wants a nonce in.
+// ask lets the PDP decide about an operation whose client shows a capability, or none. If the gateway keeps the key it makes another
+// proof when the PDP wants a nonce in it, or wants it for another name of the gateway.
 func (g *Flow) ask(ctx context.Context, op ask.Operation, shown evaluation.CapabilityShown) (permit *ask.Permit, refused *ask.Refusal) {
+	named := false
 	for nonce := ""; ; nonce = refused.Shown.Nonce {
 		if op.Shows = shown; op.Tool != nil {
 			op.Shows, op.Kept = g.proved(op.Principal, shown, op.Tool.Server+":"+op.Tool.Name, ask.Arguments(op.Params), nonce)
@@ -216,6 +232,9 @@ func (g *Flow) ask(ctx context.Context, op ask.Operation, shown evaluation.Capab
 			g.people.Listeners.NotifyRevoked(op.Principal.Key, ask.CapabilityID(shown.Token))
 		case refused.Shown.Code == capability.NonceRequired && op.Kept && nonce == "" && refused.Shown.Nonce != "":
 			continue
+		case op.Kept && !named && g.learnName(refused.Shown.Code, refused.Shown.Audience, op.Tool.Server+":"):
+			named = true
+			continue
 		}
 		return permit, refused
 	}
@@ -228,12 +247,18 @@ func (x exchange) validateCapability(ctx context.Context) (jsontext.Value, *answ
 	}
 	_, id := x.g.toolID(said.Tool)
 	said.Shown.Session = x.session()
-	shown, _ := x.g.proved(x.Who, said.Shown, id, ask.Arguments(x.Params), "")
-	worth, refused := x.g.o.Asker.Validate(ctx, x.operation(), shown, id, said.Arguments)
-	return worth, answer.Refuse(refused)
+	for named := false; ; named = true {
+		shown, kept := x.g.proved(x.Who, said.Shown, id, ask.Arguments(x.Params), "")
+		worth, refused := x.g.o.Asker.Validate(ctx, x.operation(), shown, id, said.Arguments)
+		var w evaluation.CapabilityAnswer
+		if refused == nil && kept && !named && json.Unmarshal(worth, &w) == nil && x.g.learnName(capability.Code(w.Reason), w.Audience, id) {
+			continue
+		}
+		return worth, answer.Refuse(refused)
+	}
 }
 
-// listCapabilities are the capabilities of the principal that count, with the names of tools that the client knows.
+// listCapabilities returns the capabilities of the principal that count, with the names of tools that the client knows.
 func (x exchange) listCapabilities(ctx context.Context) (jsontext.Value, *answer.Answer) {
 	all, refused := x.g.o.Asker.Capabilities(ctx, x.operation())
 	if refused != nil {
@@ -246,6 +271,7 @@ func (x exchange) listCapabilities(ctx context.Context) (jsontext.Value, *answer
 	}
 	items := make([]item, len(all))
 	for n, one := range all {
+		one.Person = "" // the principal's own
 		items[n] = item{x.g.namesOf(one.Tools), one.Tools, one}
 	}
 	text, err := json.Marshal(map[string]any{"capabilities": items})
