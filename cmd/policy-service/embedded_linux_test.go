@@ -601,3 +601,43 @@ func TestEmbeddedFormOverHTTP(t *testing.T) {
 		}
 	}
 }
+
+// TestEmbeddedNobodyApproves has calls that nobody can ever approve: they are refused with the reason, and no client is told to send
+// them again. A client that knows the gateway's messages can say yes by these, and waits.
+func TestEmbeddedNobodyApproves(t *testing.T) {
+	t.Parallel()
+	h := newHousehold(t, desktopIdentity, 100*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	const speaks = `"io.policy-service/authorization":{}`
+	for _, c := range []struct{ capabilities, tool, want string }{
+		{`{}`, "write", "and the client shows no forms"},
+		{`{"elicitation":{"url":{}}}`, "write", "and the client shows no forms"},
+		{takesForms, "wipe", "whose approval does not count"},
+		{`{"elicitation":{},"experimental":{` + speaks + `},"extensions":{` + speaks + `}}`, "wipe", "whose approval does not count"},
+		{`{"experimental":{` + speaks + `},"extensions":{` + speaks + `}}`, "write", ""},
+	} {
+		for _, era := range []string{"legacy", "modern"} {
+			l := h.line(ctx)
+			call := `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"` + c.tool + `","arguments":{"path":"plan.md"}}}`
+			if era == "modern" {
+				call = strings.Replace(modernCall(2, c.tool, ""), takesForms, c.capabilities, 1)
+			} else {
+				l.send(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":` + c.capabilities + `,"clientInfo":{"name":"raw","version":"1"}}}`)
+				l.next()
+			}
+			l.send(call)
+			got := l.next()
+			text := got.text
+			switch said := strings.Contains(text, "Nobody can approve it: the PDP in the gateway's process hears only the person of this client, "+c.want); {
+			case c.want != "" && (!said || strings.Contains(text, "send the call again")):
+				t.Errorf("%s, %s of %s: %s", era, c.tool, c.capabilities, text)
+			case c.want == "" && strings.Contains(text, "Nobody can approve it"):
+				t.Errorf("%s, %s of %s: %s", era, c.tool, c.capabilities, text)
+			}
+			must(t, l.in.Close())
+			must(t, l.wait())
+		}
+	}
+	h.called()
+}

@@ -89,7 +89,7 @@ func (c CapabilitiesConfig) check(m *config.Reading, keys []string) {
 
 // SessionsConfig is how long sessions are kept, and how many.
 type SessionsConfig struct {
-	PerPerson int64         `yaml:"per_person" default:"64" min:"1" max:"10000" doc:"How many sessions one person may have, by all clients, and how many clients of MCP 2026-07-28. Beyond it the one that was not used for longest makes place; if all are busy, no other begins."`
+	PerPerson int64         `yaml:"per_person" default:"64" min:"1" max:"10000" doc:"How many sessions one person may have, by all clients, and how many clients of MCP 2026-07-28. Beyond it the one that was not used for longest ends, and its client begins anew after a 404; if all are busy, no other begins."`
 	Idle      time.Duration `yaml:"idle" default:"30m" min:"1m" max:"24h" doc:"How long a session of a client before MCP 2026-07-28 is kept that has no stream and no request under way. Afterwards a client that comes with its id finds it begun anew."`
 }
 

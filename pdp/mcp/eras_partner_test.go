@@ -23,6 +23,8 @@ func TestMain(m *testing.M) { mcptest.Main(m) }
 // partner is a server of the SDK, of one era. Over standard streams it has a server for each process.
 type partner struct {
 	legacy bool
+	// both is set if it speaks both eras, and keeps no sessions for clients of the legacy one.
+	both bool
 	// begun and gone are told when a call of the tool wait begins, and when it has been cancelled.
 	begun, gone chan string
 	// left are those calls of wait whose connection was closed, by their arguments: a server of the SDK that has no session
@@ -92,7 +94,10 @@ func (p *partner) server() *sdk.Server {
 		},
 		SupportedProtocolVersions: []string{"2026-07-28"},
 	}
-	if p.legacy {
+	switch {
+	case p.both:
+		o.SupportedProtocolVersions = nil
+	case p.legacy:
 		o.SupportedProtocolVersions = []string{"2025-11-25", "2025-06-18"}
 	}
 	s := sdk.NewServer(&sdk.Implementation{Name: "partner", Version: "1.2.3", Title: "Pärtner"}, o)

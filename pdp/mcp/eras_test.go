@@ -440,3 +440,27 @@ func asks(t *testing.T, b between) {
 		t.Errorf("the person was asked %q and %q", a, b)
 	}
 }
+
+// TestServerWithoutSessions: a server of both eras that keeps no sessions forgets in the legacy era what its client takes, and has
+// no stream. Clients of both eras are asked and hear of changes all the same.
+func TestServerWithoutSessions(t *testing.T) {
+	t.Parallel()
+	pdp := pdptest.Start(t, permitAll, open).URL
+	for _, c := range []cell{{legacy: true}, {legacy: true, stdio: true}, {}} {
+		t.Run(c.String(), func(t *testing.T) {
+			t.Parallel()
+			p := newPartner(false)
+			p.both = true
+			url, _ := p.start(t, false)
+			g := gateway(t, pdp, mcp.UpstreamConfig{URL: url, ServerRequests: relayed})
+			s, h := c.client(t, g)
+			b := between{s, h, c, p}
+			discovered(t, b)
+			changes(t, b)
+			asks(t, b)
+			other := cell{legacy: !c.legacy}
+			s, h = other.client(t, g)
+			asks(t, between{s, h, other, p})
+		})
+	}
+}

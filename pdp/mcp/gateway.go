@@ -68,7 +68,7 @@ func New(ctx context.Context, c Config, d Deps) (*Gateway, error) {
 	}
 	g.servers = link.New(g.doors, of)
 	g.people = people.New(g.doors, people.Options{
-		Approvals: c.Approvals.settings(), Requests: people.Requests{TTL: c.ToolRequests.TTL, Most: int(c.ToolRequests.Pending), Each: int(c.ToolRequests.PerPrincipal)},
+		Approvals: c.Approvals.settings(), Alone: c.PDP.Embedded != nil && c.Identity.Static != nil, Requests: people.Requests{TTL: c.ToolRequests.TTL, Most: int(c.ToolRequests.Pending), Each: int(c.ToolRequests.PerPrincipal)},
 		Asker: of.Asker, Rates: of.Rates, Ring: by.Ring, Store: store, Again: by.Identity.Again,
 		Servers: g.servers.Names(), ToolName: g.servers.ToolName, Dropped: counts.Drop, Logger: d.Logger, Now: d.Now,
 	})

@@ -106,12 +106,18 @@ type refuser struct {
 	call    bool
 	era     era.Era
 	dialect coaz.Dialect
+	mapped  bool   // a mapping of COAZ makes the questions
+	tool    string // by the client's name, "" if the request names none
 }
 
 func (a *Asker) refuser(op *Operation) refuser {
 	w := refuser{errors: a.o.Errors, status: a.o.DenyStatus, call: OfTool(op.Method), era: op.Era}
+	w.mapped = a.o.Ask == COAZ || a.operatorMapping(op) != nil
+	if op.Tool != nil {
+		w.tool = op.Tool.Shown
+	}
 	if op.Tool != nil && op.Tool.declared != nil {
-		w.dialect = op.Tool.declared.Dialect()
+		w.dialect, w.mapped = op.Tool.declared.Dialect(), true
 	}
 	if w.errors == ErrorsSEP {
 		w.dialect = coaz.SEP
@@ -142,8 +148,14 @@ func (w refuser) refuse(kind Kind, code int, message string, d data, why string)
 // unmapped refuses a request of which no question could be made. It names the fault, and no value.
 func (w refuser) unmapped(err error) *Refusal {
 	text := err.Error()
-	if e := (*coaz.Error)(nil); !errors.As(err, &e) {
+	switch e := (*coaz.Error)(nil); {
+	case errors.As(err, &e): // it says so itself
+	case w.mapped:
 		text = "COAZ mapping error: " + text
+	case w.tool != "":
+		text = "no question can be made of this call of " + w.tool + ": " + text
+	default:
+		text = "no question can be made of this request: " + text
 	}
 	text = line(text, mostReason)
 	r := w.refuse(Unmapped, coaz.MappingError.Code(w.dialect), text, data{}, text)
@@ -361,12 +373,12 @@ func (w *Wanted) Required(s approvals.Standing) *Refusal {
 	return w.refuse.approval(of, next, callAgain, s.String())
 }
 
-// Undecidable refuses the call for now: under the policies there are, no person may decide about the request that was filed.
-func (w *Wanted) Undecidable(s approvals.Standing) *Refusal {
+// Undecidable refuses the call for now: for a reason no person can decide about the request that was filed.
+func (w *Wanted) Undecidable(s approvals.Standing, why string) *Refusal {
 	of := w.of
 	of.ID, of.Expires = idOf(s), s.Ends().UTC()
-	next := "Nobody can approve it: no policy lets anybody decide about the approval request " + of.ID + "; say so to who operates this gateway"
-	return w.refuse.approval(of, next, askForApproval, s.String()+", and nobody may decide")
+	next := "Nobody can approve it: " + why + " (approval request " + of.ID + "); say so to who operates this gateway"
+	return w.refuse.approval(of, next, askForApproval, s.String()+", and nobody can decide: "+why)
 }
 
 // Denied refuses the call for good: people were asked, and it is over without their yes. An equal call may have taken back

@@ -107,10 +107,10 @@ func TestRequestReason(t *testing.T) {
 		`,"reason":"for maintenance"`:                   "permit",
 		`,"reason":null`:                                "Access denied",
 		`,"reason":"for fun"`:                           "Access denied",
-		`,"reason":7`:                                   "COAZ mapping error: /params/reason",
-		`,"reason":"` + strings.Repeat("x", 3000) + `"`: "COAZ mapping error: /params/reason",
-		`,"_meta":{"io.policy-service/context":{"reason":"for maintenance"}}`:                             "COAZ mapping error: /params/_meta",
-		`,"reason":"for maintenance","_meta":{"io.policy-service/context":{"requester":{"type":"user"}}}`: "COAZ mapping error: /params/_meta",
+		`,"reason":7`:                                   "no question can be made of this call of shown__create_ticket: /params/reason",
+		`,"reason":"` + strings.Repeat("x", 3000) + `"`: "no question can be made of this call of shown__create_ticket: /params/reason",
+		`,"_meta":{"io.policy-service/context":{"reason":"for maintenance"}}`:                             "no question can be made of this call of shown__create_ticket: /params/_meta",
+		`,"reason":"for maintenance","_meta":{"io.policy-service/context":{"requester":{"type":"user"}}}`: "no question can be made of this call of shown__create_ticket: /params/_meta",
 	} {
 		if got, _ := s.outcome(s.requested(alice(t), tool, `{}`, more)); !strings.Contains(got, want) {
 			t.Errorf("%s: %s, and it should be %s", more, got, want)

@@ -112,6 +112,7 @@ func failure(method string, v jsontext.Value, from, to Era) jsontext.Value {
 		code = ResourceNotFound
 	case to == Modern && code == ResourceNotFound:
 		code = rpc.InternalError
+	case code == MissingCapability && from == Legacy && to == Modern && namesCapabilities(e.Data): // servers of both eras say it in both
 	case reserved(code) && !(from == to && (to == Legacy || ofClient(code))):
 		code = rpc.InternalError
 	}
@@ -120,6 +121,11 @@ func failure(method string, v jsontext.Value, from, to Era) jsontext.Value {
 	}
 	o, _ := rpc.ParseObject(v) // it was read as an error
 	return o.With("code", jsontext.Value(strconv.Itoa(code))).Value()
+}
+
+// namesCapabilities reports whether the data of an error names capabilities that the server requires of its client.
+func namesCapabilities(data jsontext.Value) bool {
+	return objectOf(data).Get("requiredCapabilities").Kind() == '{'
 }
 
 // reserved reports whether only the modern protocol itself may use a code. In the legacy era it is any server's own.

@@ -148,6 +148,18 @@ func TestErrors(t *testing.T) {
 			t.Errorf("%s became %s", text, got.Error)
 		}
 	}
+	for _, c := range []struct {
+		data string
+		want int
+	}{
+		{`{"requiredCapabilities":{"elicitation":{"form":{}}}}`, era.MissingCapability},
+		{`{"requiredCapabilities":"elicitation"}`, rpc.InternalError}, {`"requiredCapabilities"`, rpc.InternalError},
+	} {
+		text := rpc.Error{Code: era.MissingCapability, Message: "words", Data: jsontext.Value(c.data)}.Value()
+		if got := era.Response("tools/call", rpc.Message{Error: text}, legacy, modern); codeOfMessage(got) != c.want {
+			t.Errorf("%s became %s", text, got.Error)
+		}
+	}
 	odd := era.Response("tools/call", rpc.Message{Error: jsontext.Value(`"no"`)}, legacy, legacy)
 	if codeOfMessage(odd) != rpc.InternalError {
 		t.Errorf("an error that is none became %s", odd.Error)

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 
 	"policy-service/evaluation"
 	"policy-service/pdp/mcp/internal/answer"
@@ -170,7 +171,8 @@ func (x exchange) confirm(ctx context.Context) (exchange, *answer.Answer) {
 func (x exchange) find(ctx context.Context) (Target, *answer.Answer) {
 	name := x.Params.GetString("name")
 	if len(x.Params.Get("arguments")) > x.g.o.Arguments {
-		return x.Target, answer.Invalid("the arguments are larger than " + strconv.Itoa(x.g.o.Arguments) + " bytes")
+		named := strings.ToValidUTF8(name[:min(len(name), mostNamed)], "")
+		return x.Target, answer.Invalid("the arguments of " + strconv.Quote(named) + " are larger than " + strconv.Itoa(x.g.o.Arguments) + " bytes (limits.max_arguments)")
 	}
 	// People approve a call for one use, and a proof is for one question, so a call that may spend either gets the tool from the
 	// server first.
@@ -182,6 +184,9 @@ func (x exchange) find(ctx context.Context) (Target, *answer.Answer) {
 	}
 	return x.findOpened(ctx)
 }
+
+// mostNamed is how much of the name of a tool stands in an error, in bytes.
+const mostNamed = 128
 
 // findOpened finds the called tool in the list that the server has for the principal, if a session with it may be opened.
 func (x exchange) findOpened(ctx context.Context) (Target, *answer.Answer) {

@@ -52,7 +52,7 @@ const (
 	sessionLife = 24 * time.Hour
 	// mostKept is how many sessions this process keeps, and how many reaches.
 	mostKept = 10000
-	// mostEnded bounds how many ended sessions are remembered. Beyond it a deleted session may go on: it still belongs to its
+	// mostEnded bounds how many ended sessions are remembered. Beyond it an ended session may go on: it still belongs to its
 	// own principal, and the PDP decides about all its requests.
 	mostEnded = 100000
 	// mostClientInfo is how large a client's description of itself may be: it travels in a header.
@@ -65,7 +65,8 @@ type sessions struct {
 	servers *link.Servers
 	mu      sync.Mutex
 	all     map[string]*session
-	// ended holds the digest of each deleted id, and the time until which the id would open.
+	// ended holds the digest of the id of each session that has ended before its time, and the time until which the id would
+	// open.
 	ended map[[sha256.Size]byte]time.Time
 }
 
@@ -102,8 +103,8 @@ func (t *sessions) newSession(id string, who *identity.Principal, c link.Client,
 
 // add puts a session into the table, and returns the session that the table has then: another one if one with the same id was
 // added before, and nil if the session has ended meanwhile or there is no room. If the person or the process has too many
-// sessions, the one unused for longest is closed first: its client continues with its id, and gets new sessions at the servers.
-// A busy session is never closed for this.
+// sessions, the one unused for longest ends first: what it had at the servers is gone, so its client begins another. A busy
+// session never ends for this.
 func (t *sessions) add(s *session) *session {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -119,10 +120,18 @@ func (t *sessions) add(s *session) *session {
 	}
 	if oldest != nil {
 		delete(t.all, id)
+		t.noteEnd(oldest)
 		go oldest.close()
 	}
 	t.all[s.ID] = s
 	return s
+}
+
+// noteEnd makes the id of a session useless. The caller holds the lock.
+func (t *sessions) noteEnd(s *session) {
+	if len(t.ended) < mostEnded {
+		t.ended[sha256.Sum256([]byte(s.ID))] = s.ends
+	}
 }
 
 func (t *sessions) hasRoom(who *identity.Principal) bool {
@@ -201,9 +210,7 @@ func (t *sessions) find(id string, who *identity.Principal) *session {
 func (t *sessions) end(s *session) {
 	t.mu.Lock()
 	delete(t.all, s.ID)
-	if len(t.ended) < mostEnded {
-		t.ended[sha256.Sum256([]byte(s.ID))] = s.ends
-	}
+	t.noteEnd(s)
 	t.mu.Unlock()
 	s.close()
 }

@@ -70,6 +70,7 @@ func (l *Link) ServerInfo() jsontext.Value {
 }
 
 func (g *Servers) newLink(s *Server, who *identity.Principal, c Client) *Link {
+	g.noteWithheld(s, c)
 	as := upstream.Client{Principal: who.Key, Person: who.Account(), Info: c.Info.Clone(), Capabilities: s.able(c.Capabilities), Legacy: c.Era == era.Legacy}
 	return &Link{
 		of: g, Server: s, client: as, opening: semaphore.NewWeighted(1), arrival: make(chan struct{}),

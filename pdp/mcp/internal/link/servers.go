@@ -299,6 +299,18 @@ func (s *Server) able(capabilities jsontext.Value) jsontext.Value {
 	}).Value()
 }
 
+// noteWithheld writes one line for each server that is told that clients take no questions, because the configuration refuses
+// them: the server then blames the client.
+func (g *Servers) noteWithheld(s *Server, c Client) {
+	const key = "server_requests.elicitation"
+	if o, _ := rpc.ParseObject(c.Capabilities); s.Asks.May["elicitation"] || o.Get("elicitation").Kind() != '{' {
+		return
+	}
+	if _, said := s.noted.LoadOrStore("withheld", true); !said {
+		g.o.Logger.Info("clients take questions for their people, and the server is told that they take none, because the configuration refuses them", "server", s.Name, "key", s.Key+"."+key)
+	}
+}
+
 // Client is the client's description of itself: sent once in the legacy era, with each request in the modern era.
 type Client struct {
 	Era                era.Era

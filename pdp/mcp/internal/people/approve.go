@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -60,6 +61,8 @@ type Approval struct {
 	follower *desk.Follower
 	// approval is the id by which a form is shown and answered, "" if there is not exactly one.
 	approval string
+	// unheard is set if the PDP does not let the person of the client decide.
+	unheard bool
 	// patience is the time to wait for people, 0 to not wait.
 	patience time.Duration
 	// question is the question to the client's person on the stream of the call, nil if there is none.
@@ -145,10 +148,29 @@ func (a *Approval) file(ctx context.Context) (way string, shown *rpc.Message, re
 			return one, &shown, nil
 		}
 	}
-	if standing.Pending() && !a.decidable(ctx) {
-		return way, nil, answer.Refuse(a.wanted.Undecidable(standing))
+	if standing.Pending() {
+		if why := a.undecidable(ctx); why != "" {
+			return way, nil, answer.Refuse(a.wanted.Undecidable(standing, why))
+		}
 	}
 	return way, nil, nil
+}
+
+// undecidable returns why no person can decide about the filed task, for which no form is shown, or "" if somebody may.
+func (a *Approval) undecidable(ctx context.Context) (why string) {
+	const alone = "the PDP in the gateway's process hears only the person of this client, "
+	forms := slices.Contains(a.o.Approvals.Channels, ByForm)
+	switch {
+	case a.o.Alone && !forms:
+		return alone + "and approvals.channels has no form"
+	case a.o.Alone && a.unheard:
+		return alone + "whose approval does not count"
+	case a.o.Alone && !era.Takes(a.Client.Capabilities, rpc.Message{Method: era.Elicit}) && !a.Client.SpeaksMCPx():
+		return alone + "and the client shows no forms"
+	case !a.decidable(ctx):
+		return "no policy lets anybody decide"
+	}
+	return ""
 }
 
 // decidable reports whether any person may decide about the filed task. If the PDP does not answer, it is true: then the call
@@ -202,6 +224,7 @@ func (a *Approval) form(ctx context.Context, way string) (shown rpc.Message, ok 
 	switch {
 	case errors.As(err, &e) && e.Kind == authzenclient.Refused:
 		a.note("the person behind the token is not asked: "+e.Error(), way)
+		a.unheard = a.unheard || way == ByForm && (e.Status == http.StatusForbidden || e.Status == http.StatusNotFound)
 		return shown, false, nil
 	case err != nil:
 		return shown, false, answer.Refuse(a.wanted.Failed(err))

@@ -44,10 +44,12 @@ const again = 5 * time.Second
 // Options configure how people are asked.
 type Options struct {
 	Approvals Approvals
-	Requests  Requests
-	Asker     *ask.Asker
-	Rates     *rates.Limiter
-	Ring      *seal.Ring
+	// Alone is set if the only person who reaches the PDP is the one behind the clients of the gateway.
+	Alone    bool
+	Requests Requests
+	Asker    *ask.Asker
+	Rates    *rates.Limiter
+	Ring     *seal.Ring
 	// Store keeps the requests for tools for other gateways, too; nil if they are kept in memory. Again reads a principal that
 	// another gateway has kept.
 	Store Store

@@ -52,6 +52,8 @@ type httpUpstream struct {
 	// speaks has for each era whether the server speaks it; the session that finds out holds probing.
 	speaks  [2]atomic.Int32
 	probing chan struct{}
+	// forgetful makes the log say once that the server keeps no sessions.
+	forgetful sync.Once
 
 	doors *doors.Doors // until Close: a session that is opened enters, and what outlives its caller runs in the background
 
@@ -96,6 +98,12 @@ func (u *httpUpstream) Open(ctx context.Context, c Client) (Session, error) {
 	u.sessions[s] = struct{}{}
 	u.mu.Unlock()
 	u.options.Logger.Debug("a session with an upstream is open", "era", s.era.String(), "version", s.version)
+	if s.era == era.Legacy && s.id == "" {
+		u.forgetful.Do(func() {
+			u.options.Logger.Warn("the server keeps no sessions: it forgets what clients take, so it cannot ask them anything, nor tell them of changes; start it with sessions, or as one of MCP 2026-07-28",
+				"key", u.options.Key)
+		})
+	}
 	return s, nil
 }
 

@@ -38,8 +38,8 @@ func (u *httpUpstream) era(order []era.Era) (e era.Era, known bool) {
 // forget makes the next session find out again, unless another one has done so meanwhile.
 func (u *httpUpstream) forget(e era.Era) { u.speaks[e].CompareAndSwap(spoken, unknown) }
 
-// agree opens a session in an era of the server, the client's if there is a choice, and finds out which it speaks if no session
-// knows; one session at a time does.
+// agree opens a session in an era of the server, the client's if there is a choice. If no session knows which eras the server
+// speaks, it finds out, one session at a time.
 func (u *httpUpstream) agree(ctx context.Context, s *httpSession) error {
 	if len(u.options.Eras) == 1 { // there is no question, and sessions do not wait for each other
 		return s.shake(ctx, u.options.Eras[0])
@@ -67,6 +67,9 @@ func (u *httpUpstream) agree(ctx context.Context, s *httpSession) error {
 	var said error // by a server that takes neither handshake: the word of a legacy one is the clearer
 	for _, e := range order {
 		err := s.shake(ctx, e)
+		if err == nil && e == era.Legacy && s.id == "" {
+			return u.agreeStateless(ctx, s)
+		}
 		if err == nil {
 			u.speaks[e].Store(spoken)
 			return nil
@@ -80,6 +83,28 @@ func (u *httpUpstream) agree(ctx context.Context, s *httpSession) error {
 		}
 	}
 	return said
+}
+
+// agreeStateless opens a session with a server that keeps none in the legacy era: it forgets what its client takes, so it cannot
+// ask the client anything, and it has no stream for changes. If it speaks the modern era, that is spoken with all clients.
+func (u *httpUpstream) agreeStateless(ctx context.Context, s *httpSession) error {
+	if u.speaks[era.Modern].Load() != foreign {
+		err := s.shake(ctx, era.Modern)
+		switch {
+		case err == nil:
+			u.speaks[era.Legacy].Store(foreign)
+			u.speaks[era.Modern].Store(spoken)
+			return nil
+		case !u.refuses(ctx, s, era.Modern, err): // another session finds out
+			return s.shake(ctx, era.Legacy)
+		}
+		u.speaks[era.Modern].Store(foreign)
+		if err := s.shake(ctx, era.Legacy); err != nil {
+			return err
+		}
+	}
+	u.speaks[era.Legacy].Store(spoken)
+	return nil
 }
 
 // refuses reports whether the server takes no handshake of an era, once it has not taken that of a session. It may have refused

@@ -1,9 +1,11 @@
 package upstream_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -14,6 +16,7 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"policy-service/pdp/mcp/internal/era"
 	"policy-service/pdp/mcp/internal/rpc"
@@ -326,5 +329,38 @@ func heard(ctx context.Context, s upstream.Session) string {
 			return strings.Join(append(all, err.Error()), " ")
 		}
 		all = append(all, m.Method)
+	}
+}
+
+// TestServerThatForgets: a server of both eras that keeps no sessions in the legacy one is spoken to in the modern one with all
+// clients. Of one of the legacy era alone the log says once what it cannot do.
+func TestServerThatForgets(t *testing.T) {
+	s := sdk.NewServer(&sdk.Implementation{Name: "forgets", Version: "1"}, nil)
+	web := httptest.NewServer(sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return s }, &sdk.StreamableHTTPOptions{Stateless: true}))
+	t.Cleanup(web.Close)
+	for _, c := range []struct {
+		url   string
+		eras  []era.Era
+		era   era.Era
+		lines int
+	}{
+		{web.URL, nil, era.Modern, 0},
+		{mcptest.OnlyLegacy(t, web.URL), nil, era.Legacy, 1},
+		{mcptest.OnlyModern(t, web.URL), nil, era.Modern, 0},
+		{web.URL, []era.Era{era.Legacy}, era.Legacy, 1},
+	} {
+		var log bytes.Buffer
+		u := reach(t, c.url, func(o *upstream.HTTPOptions) {
+			o.Eras, o.Logger = c.eras, slog.New(slog.NewTextHandler(&log, nil))
+		})
+		for n, legacy := range []bool{true, false, true, true} {
+			session, err := u.Open(t.Context(), upstream.Client{Legacy: legacy})
+			if err != nil || session.Era() != c.era {
+				t.Fatalf("%s %v, client %d: %v", c.url, c.eras, n, err)
+			}
+		}
+		if got := strings.Count(log.String(), "keeps no sessions"); got != c.lines {
+			t.Errorf("%v: %d lines: %s", c.eras, got, log.String())
+		}
 	}
 }
