@@ -166,6 +166,9 @@ func (c *Client) receive(ctx context.Context, answer *http.Response, a asking, i
 	if answer.StatusCode == http.StatusNoContent || answer.StatusCode == http.StatusNotModified {
 		return nil
 	}
+	if b := answer.Header.Get("X-Bundle"); b != "" && b != c.Bundle() {
+		c.bundle.Store(&b)
+	}
 	types := answer.Header.Values("Content-Type")
 	if len(types) != 1 {
 		return odd("it has no Content-Type, or several")

@@ -27,6 +27,7 @@ type Client struct {
 	tenant   string // "" if none was named
 	chosen   bool   // for a request, by ForTenant
 	endpoint atomic.Pointer[endpoints]
+	bundle   atomic.Pointer[string]
 }
 
 // shared is what the clients for all tenants of a PDP have together.
@@ -191,6 +192,15 @@ func (c *Client) decide(ctx context.Context, a asking) (d Decision) {
 	}
 	d.requestID = id
 	return d
+}
+
+// Bundle returns the digest of the policies by which the PDP decided last, as its answer said. It is "" before the first answer,
+// and of a PDP whose answers do not say it. An answer that somebody keeps must be forgotten when Bundle changes.
+func (c *Client) Bundle() string {
+	if b := c.bundle.Load(); b != nil {
+		return *b
+	}
+	return ""
 }
 
 // Link is the client as package approvals sees it. No other program has a use for it.

@@ -221,7 +221,7 @@ type LimitsConfig struct {
 	MaxBody        config.Size   `yaml:"max_body" default:"1MiB" min:"1KiB" max:"16MiB" doc:"The size of a request."`
 	MaxArguments   config.Size   `yaml:"max_arguments" default:"512KiB" min:"1KiB" max:"960KiB" doc:"The size of the arguments of a call. They stand in the question, and a PDP takes 1 MiB."`
 	MaxConnections int64         `yaml:"max_connections" min:"1" max:"1048576" doc:"How many connections may be open at once. 4096 unless given, or fewer if the process may not open so many files."`
-	Rate           config.Rate   `yaml:"rate" default:"50/s" min:"1/h" max:"1000000/s" doc:"How often one person may ask in the long run, by whatever clients; without a person, one client. A result counts once more for each 256 KiB, and the start of a program twenty times more. With identity.static there is no limit."`
+	Rate           config.Rate   `yaml:"rate" default:"50/s" min:"1/h" max:"1000000/s" doc:"How often one person may ask in the long run, by whatever clients; without a person, one client. A result counts once more for each 256 KiB, the start of a program twenty times more. Each 32 questions that a request causes count once more, and so does each message that the gateway itself sends to a server, three for a session. That work waits for its share for up to two seconds, and is refused beyond that. With identity.static there is no limit."`
 	Burst          int64         `yaml:"burst" default:"200" min:"1" max:"1000000" doc:"How many requests of one person may come at once. Answers, cancellations and the end of a session count, and are never refused. Beyond twice rate and burst each message waits for one to two seconds."`
 	PerPrincipal   PrincipalRate `yaml:"per_principal"`
 	PerTool        ToolRate      `yaml:"per_tool"`

@@ -199,7 +199,7 @@ func loggedCall(t *testing.T, s *siege) map[string]any {
 			Request json.RawMessage
 		}
 		orFail(t, json.Unmarshal([]byte(r.line), &line))
-		if r.Request.Action.Name != "tool.invoke" {
+		if r.Request.Action.Name != "tool.invoke" || r.Kind == "possible" {
 			continue
 		}
 		q := question(t, string(line.Request))

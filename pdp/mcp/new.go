@@ -23,6 +23,7 @@ import (
 	"policy-service/evaluation/capability"
 	"policy-service/evaluation/coaz"
 	"policy-service/obligations"
+	"policy-service/pdp/mcp/internal/answer"
 	"policy-service/pdp/mcp/internal/ask"
 	"policy-service/pdp/mcp/internal/flow"
 	"policy-service/pdp/mcp/internal/front"
@@ -108,6 +109,12 @@ func (c Config) asker(d Deps, handlers obligations.Handlers, letPass func(settin
 		Ask: c.Ask, Strict: c.Strict, Declared: c.Declared, Errors: c.Errors, DenyStatus: int(c.DenyHTTPStatus),
 		Properties: c.Identity.Properties, Mappings: map[string]evaluation.Object{}, Labels: map[string]map[string]string{}, Handlers: handlers, Logger: d.Logger,
 		Verifiers: map[string]*capability.Verifier{}, CapabilityRequired: map[string]bool{}, Now: d.Now, LetPass: letPass,
+		Admit: func(ctx context.Context, questions int) *ask.Refusal {
+			if after, ok := rates.BillOf(ctx).Ask(ctx, questions); !ok {
+				return answer.Limited("limits.rate", after).Refusal
+			}
+			return nil
+		},
 	}
 	for _, name := range c.Dialects {
 		o.Dialects = append(o.Dialects, map[string]coaz.Dialect{"authzen": coaz.AuthZEN, "sep": coaz.SEP}[name])

@@ -75,6 +75,9 @@ type assault struct {
 	policy  string // in the bundle; "" is none
 	once    func(*intruder)
 	fickle  bool // the server, and a PDP beside the gateway, go away and come back meanwhile
+	// dear has messages that cause much: 1,000 tools, and a server of the legacy era. The median of the other person is at most
+	// twice what it is alone, and the server gets no more than the limits let two people send.
+	dear bool
 }
 
 var assaults = []assault{
@@ -106,11 +109,16 @@ var assaults = []assault{
 	}},
 	{name: "stalled bodies", shows: "body stalled", once: (*intruder).stall},
 	{name: "unread results", shows: "result unread", once: (*intruder).leaveUnread},
+	{name: "dear messages", shows: "rate_limited", policy: mayListen, dear: true, once: (*intruder).beDear},
 	{name: "giving up", shows: "given up", policy: maySlow, once: (*intruder).giveUp, fickle: true},
 }
 
 // mayNothing has all but the other person begin, and do nothing else.
 const mayNothing = `@id("nothing") forbid (principal, action, resource) unless { principal == agent::"agent-release" || action == Action::"initialize" };`
+
+// mayListen has all but the other person use no tool.
+const mayListen = `@id("listen") permit (principal, action, resource) unless { action == Action::"tool.invoke" };
+@id("no-tool") forbid (principal, action == Action::"tool.invoke", resource) unless { principal == agent::"agent-release" };`
 
 // maySlow has all call a tool that does not answer.
 const maySlow = `@id("slow") permit (principal, action == Action::"tool.invoke", resource == tool::"rec:slow");`
@@ -354,6 +362,40 @@ func (c *intruder) listen() {
 	})
 }
 
+// beDear has each message cause as much as it can, in sessions that come and go.
+func (c *intruder) beDear() {
+	switch c.n % 6 {
+	case 0:
+		if c.number%8 == 0 {
+			c.newSession()
+		}
+		c.ask("tools/list", `{}`)
+	case 1:
+		c.call("nothing")
+	case 2:
+		c.ask("resources/list", `{}`)
+	case 3:
+		c.ask("completion/complete", `{"ref":{"type":"ref/prompt","name":"greet"},"argument":{"name":"a","value":"b"}}`)
+	case 4:
+		c.ask("prompts/list", `{}`)
+	case 5:
+		if c.era == "legacy" {
+			c.ask("resources/subscribe", fmt.Sprintf(`{"uri":"mem://notes/%d"}`, c.n%64))
+			return
+		}
+		uris := make([]string, 64)
+		for n := range uris {
+			uris[n] = fmt.Sprintf(`"mem://notes/%d"`, n)
+		}
+		params := `{"notifications":{"resourceSubscriptions":[` + strings.Join(uris, ",") + `]}}`
+		if body := c.text("subscriptions/listen", params); c.write(http.MethodPost, body, len(body), "subscriptions/listen", params) {
+			_ = c.conn.SetReadDeadline(time.Now().Add(500 * time.Millisecond))
+			_, _ = c.r.Peek(1)
+			c.drop()
+		}
+	}
+}
+
 // giveUp calls in a session of its own, and leaves in the midst of the call, and the session behind. An answer that comes is its own.
 func (c *intruder) giveUp() {
 	if c.newSession(); !c.begun() {
@@ -431,7 +473,14 @@ type attacked struct {
 
 func newAttacked(t *testing.T, of assault, where string) *attacked {
 	t.Helper()
-	rec := mcptest.NewRecorder(t, mcptest.Answers{Tools: definitions(append(slices.Clone(peopleTools), "big", "slow")...), Handle: func(c *mcptest.Call) bool {
+	tools, speaks := append(slices.Clone(peopleTools), "big", "slow"), []string(nil)
+	if of.dear {
+		speaks = []string{"legacy"}
+		for n := range 980 {
+			tools = append(tools, fmt.Sprintf("tool-%d", n))
+		}
+	}
+	rec := mcptest.NewRecorder(t, mcptest.Answers{Eras: speaks, Tools: definitions(tools...), Handle: func(c *mcptest.Call) bool {
 		if c.Method == "tools/call" && bytes.Contains(c.Params, []byte(`"slow"`)) {
 			<-c.Context.Done()
 			return true
@@ -516,6 +565,7 @@ func (a *attacked) run(era string, span time.Duration) string {
 	other := a.visitor(era, mcptest.Claims{"sub": "alice"})
 	other.client.Timeout = floodPatience
 	alone, _ := a.asks(other, min(span, 10*time.Second))
+	began, sent := time.Now(), len(a.rec.Got())
 	before, logged := a.left(), a.logged()
 	file := filepath.Join(t.TempDir(), "attacker.json")
 	told := attacker{Addr: a.addr, Era: era, Name: a.name, For: int64(span)}
@@ -554,9 +604,14 @@ func (a *attacked) run(era string, span time.Duration) string {
 	if a.policy == mayNothing && meanwhile.children > before.children+1 { // one lists in the gateway's own name
 		t.Errorf("%d programs run for who may do nothing there", meanwhile.children-before.children)
 	}
+	if may := 2*200 + int(2*50*time.Since(began).Seconds()); a.dear && len(a.rec.Got())-sent > may {
+		t.Errorf("the server got %d messages, and %d may come of two people", len(a.rec.Got())-sent, may)
+	}
 	p99, was := beside[len(beside)*99/100], alone[len(alone)*99/100]
-	part := 99
-	if span < time.Minute {
+	part, times := 99, time.Duration(3)
+	if a.dear {
+		part, times = 50, 2
+	} else if span < time.Minute {
 		part = 50
 	}
 	if counts["another's answer"] > 0 || a.fickle && (len(refused) == 0 || len(refused) == len(beside)) {
@@ -565,7 +620,7 @@ func (a *attacked) run(era string, span time.Duration) string {
 	if a.fickle { // the other person cannot be served meanwhile, and is afterwards
 		mcptest.Until(t, "requests pass again", func() bool { _, refused := a.asks(other, 0); return len(refused) == 0 })
 		refused = nil
-	} else if got, bound := beside[len(beside)*part/100], 3*alone[len(alone)*part/100]; got > bound {
+	} else if got, bound := beside[len(beside)*part/100], times*alone[len(alone)*part/100]; got > bound {
 		t.Errorf("p%d of the other person is %v, and may be %v", part, got, bound)
 	}
 	for _, text := range refused[:min(5, len(refused))] {
@@ -582,7 +637,7 @@ func (a *attacked) asks(v *visitor, d time.Duration) (took []time.Duration, refu
 	defer pace.Stop()
 	for end := time.Now().Add(d); time.Now().Before(end) || len(took) < 2; <-pace.C {
 		method, params := "tools/call", `{"name":"free","arguments":{}}`
-		if len(took)%2 == 1 {
+		if len(took)%2 == 1 && !a.dear { // whoever lists 1,000 tools over and over is no innocent
 			method, params = "tools/list", `{}`
 		}
 		begun := time.Now()

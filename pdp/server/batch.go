@@ -44,10 +44,12 @@ func (d *decisionRoutes) answerBatch(c echo.Context, a door.Admitted, batch eval
 	if err != nil {
 		return err
 	}
+	bundle := ""
 	for n := range answer.Items {
+		bundle = answer.Items[n].Bundle
 		if batch.Items[n].Request.Unknown == nil { // what is possible is no decision about a call, as the results of a search are none
 			d.count(c, a.Tenant, &answer.Items[n])
 		}
 	}
-	return d.answerJSON(c, answer.ID, text)
+	return d.answerJSON(c, answer.ID, bundle, text)
 }

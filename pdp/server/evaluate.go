@@ -126,7 +126,7 @@ func (d *decisionRoutes) answer(c echo.Context, a door.Admitted, request evaluat
 	if request.Unknown == nil { // as the results of a search, what is possible is no decision about a call
 		d.count(c, request.Tenant, &decision)
 	}
-	return d.answerJSON(c, decision.ID, body)
+	return d.answerJSON(c, decision.ID, decision.Bundle, body)
 }
 
 // count counts a decision that is about to be answered.
@@ -152,10 +152,13 @@ func mayAskPossible(caller *auth.Caller, request *evaluation.Request) error {
 // asJSON is shared, and not to be changed.
 var asJSON = []string{echo.MIMEApplicationJSON}
 
-// answerJSON writes an answer with the name that it has on record, and with a receipt if one is wanted. The record is on
-// disk then, and a receipt says of which log.
-func (d *decisionRoutes) answerJSON(c echo.Context, id string, body []byte) error {
+// answerJSON writes an answer with the name that it has on record, the digest of the policies that decided, "" for none, and a
+// receipt if one is wanted. The record is on disk then, and a receipt says of which log.
+func (d *decisionRoutes) answerJSON(c echo.Context, id, bundle string, body []byte) error {
 	header := c.Response().Header()
+	if bundle != "" {
+		header["X-Bundle"] = []string{bundle}
+	}
 	header["X-Decision-Id"], header["Content-Type"] = []string{id}, asJSON
 	if c.Request().Header.Get("X-Receipt") == "want" {
 		if origin := d.receipts(); origin != "" {

@@ -155,6 +155,9 @@ func Silent(err error) *Answer {
 	if errors.Is(err, upstream.ErrManyOfPerson) {
 		return Limited("processes.per_person", time.Second)
 	}
+	if errors.Is(err, upstream.ErrOwes) {
+		return Limited("limits.rate", time.Second)
+	}
 	return New(AbsentUpstream, rpc.InternalError, "upstream unavailable", err.Error())
 }
 

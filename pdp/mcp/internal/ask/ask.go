@@ -19,6 +19,7 @@ package ask
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -102,6 +103,9 @@ type Options struct {
 	CapabilityRequired map[string]bool
 	// Handlers discharge obligations of the PDP, but for redact, which this package does.
 	Handlers obligations.Handlers
+	// Admit is called before questions are asked, with their number, and returns a refusal if they must not be asked. It may be
+	// nil.
+	Admit func(ctx context.Context, questions int) *Refusal
 	// LetPass gets the key of a setting that lets a question be asked, and whose other value would refuse it. It may be nil.
 	LetPass func(setting string)
 	Logger  *slog.Logger     // nil is none
@@ -148,6 +152,9 @@ func New(o Options) (*Asker, error) {
 	}
 	if o.LetPass == nil {
 		o.LetPass = func(string) {}
+	}
+	if o.Admit == nil {
+		o.Admit = func(context.Context, int) *Refusal { return nil }
 	}
 	if o.Now == nil {
 		o.Now = time.Now
@@ -202,6 +209,17 @@ func (o *Options) check() error {
 
 // Requests reports whether agents can request tools of others: the binding has no question for that.
 func (a *Asker) Requests() bool { return !a.o.Strict && a.o.Ask != COAZ }
+
+// Instead reports whether a mapping that a tool declares is asked alone.
+func (a *Asker) Instead() bool { return a.o.Declared == Instead }
+
+// Bundle returns the digest of the policies that decided last for the tenant of a principal, "" if the PDP does not say it.
+func (a *Asker) Bundle(who *identity.Principal) string {
+	if pdp := a.PDP(who); pdp != nil {
+		return pdp.Bundle()
+	}
+	return ""
+}
 
 // Maps reports whether the operator has a mapping for a method.
 func (a *Asker) Maps(method string) bool { return a.operator[method] != nil }

@@ -32,6 +32,13 @@ func (a *Asker) Ask(ctx context.Context, op Operation) (*Permit, *Refusal) {
 	if len(plan.questions) == 0 {
 		return &Permit{}, nil
 	}
+	requests := 0
+	for _, q := range plan.questions {
+		requests += len(q.requests)
+	}
+	if refusal := a.o.Admit(ctx, requests); refusal != nil {
+		return nil, refusal
+	}
 	shown, refusal := a.checkShown(ctx, w, &op, plan.questions[len(plan.questions)-1])
 	if refusal != nil {
 		return nil, refusal

@@ -68,7 +68,7 @@ func (a *Asker) Filter(ctx context.Context, op Operation, items []Item) (keep []
 func (a *Asker) filter(ctx context.Context, op Operation, use string, items []Item, unknown *evaluation.Unknown) (keep []bool, refusal *Refusal) {
 	l, refusal := a.list(op, use, items, unknown)
 	if refusal == nil {
-		_, refusal = l.decide(ctx, false)
+		refusal = l.decide(ctx)
 	}
 	if refusal != nil {
 		return nil, refusal
@@ -94,7 +94,8 @@ func (a *Asker) Named(server, name, shown string) *Tool {
 }
 
 // MayUse reports whether the client may be permitted the use of one of some tools, asked about as [Asker.Filter] does, or a
-// method that is about nothing in particular. It asks no longer than until something may be.
+// method that is about nothing in particular. It asks no longer than until something may be. Without tools and methods the answer
+// is no.
 func (a *Asker) MayUse(ctx context.Context, op Operation, tools []*Tool, methods []string) (may bool, refusal *Refusal) {
 	items := make([]Item, len(tools), len(tools)+len(methods))
 	for n, t := range tools {
@@ -107,47 +108,39 @@ func (a *Asker) MayUse(ctx context.Context, op Operation, tools []*Tool, methods
 	if op.Method == toolsRequest {
 		use = toolsRequest
 	}
-	l, refusal := a.list(op, use, items, unknownOfCall)
-	if refusal != nil {
-		return false, refusal
-	}
-	for n := range items {
-		if !slices.Contains(l.of, n) { // nobody is asked
-			return true, nil
+	for most := firstAsked; len(items) > 0 && !may; most *= moreAsked { // no more questions are made than are asked
+		n := min(most, len(items))
+		keep, refusal := a.filter(ctx, op, use, items[:n], unknownOfCall)
+		if refusal != nil {
+			return false, refusal
 		}
+		may, items = slices.Contains(keep, true), items[n:]
 	}
-	return l.decide(ctx, true)
+	return may, nil
 }
 
-// firstAsked is how many questions are asked first where one that may be permitted is enough, and moreAsked how many times as
+// firstAsked is how many items are asked about first where one that may be permitted is enough, and moreAsked how many times as
 // many then.
 const (
 	firstAsked = 16
 	moreAsked  = 4
 )
 
-// decide asks the questions. Enough is whether to ask no more once an item is kept, which is found then.
-func (l *listing) decide(ctx context.Context, enough bool) (found bool, refusal *Refusal) {
-	most := len(l.requests)
-	if enough {
-		most = firstAsked
-	}
-	for from := 0; from < len(l.requests); most = min(most*moreAsked, len(l.requests)) {
-		n := fitting(l.requests[from:min(from+most, len(l.requests))])
+// decide asks the questions.
+func (l *listing) decide(ctx context.Context) *Refusal {
+	for from := 0; from < len(l.requests); {
+		n := fitting(l.requests[from:])
+		if refusal := l.asker.o.Admit(ctx, n); refusal != nil {
+			return refusal
+		}
 		for i, d := range l.pdp.EvaluateBatch(ctx, evaluation.ExecuteAll, l.requests[from:from+n]...) {
 			if err := l.answered(ctx, from+i, d); err != nil {
-				return false, l.asker.refuser(&l.op).failed(err)
+				return l.asker.refuser(&l.op).failed(err)
 			}
 		}
-		for ; n > 0; n, from = n-1, from+1 {
-			last := from+1 == len(l.of) || l.of[from+1] != l.of[from] // of its item
-			found = found || last && l.keep[l.of[from]]
-		}
-		if enough && found {
-			break
-		}
+		from += n
 	}
-	return found, nil
+	return nil
 }
 
 type listing struct {

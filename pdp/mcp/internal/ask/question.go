@@ -304,6 +304,15 @@ const (
 	mostContext = 4 << 10
 )
 
+// Said appends what a client says for policies beside a request, as it stands there.
+func Said(to []byte, params rpc.Object) []byte {
+	meta := params.GetObject("_meta")
+	for _, name := range []string{metaPurpose, metaContext} {
+		to = append(append(to, meta.Get(name)...), 0) // which no JSON has in it
+	}
+	return to
+}
+
 func (s *speaker) reads(params rpc.Object) error {
 	if params.Get("_meta") == nil {
 		return nil

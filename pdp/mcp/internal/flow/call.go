@@ -8,6 +8,7 @@ package flow
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -204,6 +205,7 @@ type Flow struct {
 	servers *link.Servers
 	people  *people.People
 	held    heldAnswers
+	usable  usable
 	tokens  atomic.Uint64
 	// named is the name by which the PDP last said that it knows this gateway, for which the gateway's own proofs are made; nil
 	// if they are made for the server of the tool.
@@ -240,7 +242,7 @@ type Options struct {
 
 // New returns a Flow to the servers.
 func New(d *doors.Doors, s *link.Servers, p *people.People, o Options) *Flow {
-	return &Flow{doors: d, o: o, servers: s, people: p, held: heldAnswers{all: map[string]*heldAnswer{}}}
+	return &Flow{doors: d, o: o, servers: s, people: p, held: heldAnswers{all: map[string]*heldAnswer{}}, usable: usable{all: map[use]useAnswer{}}}
 }
 
 // onePerson reports whether the gateway has only one person: then nothing is shared, and all servers belong to that person.
@@ -273,6 +275,11 @@ func (g *Flow) PersonMay(who *identity.Principal) (after time.Duration, ok bool)
 		return 0, true
 	}
 	return onceMore(g.o.People, who)
+}
+
+// billed returns a context that charges a person for what a message of theirs causes.
+func (g *Flow) billed(ctx context.Context, who *identity.Principal) context.Context {
+	return g.o.People.WithBill(ctx, who.Account())
 }
 
 // onceMore counts something that a person does, which lasts for no time.

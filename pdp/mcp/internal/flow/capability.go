@@ -229,6 +229,7 @@ func (g *Flow) ask(ctx context.Context, op ask.Operation, shown evaluation.Capab
 			g.people.Listeners.Granted(op.Principal, permit.Capability())
 		case refused == nil, refused.Shown == nil:
 		case refused.Shown.Code == capability.Revoked:
+			g.usable.forget(op.Principal.Key)
 			g.people.Listeners.NotifyRevoked(op.Principal.Key, ask.CapabilityID(shown.Token))
 		case refused.Shown.Code == capability.NonceRequired && op.Kept && nonce == "" && refused.Shown.Nonce != "":
 			continue
@@ -294,6 +295,7 @@ func (x exchange) revokeCapability(ctx context.Context) (jsontext.Value, *answer
 		return nil, answer.Refuse(refused)
 	}
 	x.g.o.Logger.Info("a capability is given back", "capability", state.ID, "principal", x.Who.Key)
+	x.g.usable.forget(x.Who.Key)
 	x.g.people.Listeners.Revoked(x.Who, state.ID)
 	return rpc.Object{}.With("id", rpc.String(state.ID)).With("state", rpc.String(state.State)).Value(), nil
 }

@@ -63,9 +63,9 @@ func (x exchange) read(ctx context.Context) (_ exchange, refused *answer.Answer)
 // general are the methods whose permit names no server.
 var general = map[string]bool{"initialize": true, "server/discover": true, "tools/list": true, "subscriptions/listen": true, "logging/setLevel": true}
 
-// mayOpen is nil if a session with the server may be opened: if the request has a permit and names something of this server, or
-// if the PDP may permit some use of the server. If no tools of the server are known, any permit is enough. Without a permit the
-// PDP is asked about initialize.
+// mayOpen returns nil if a session with the server may be opened: if the request has a permit and names something of this server,
+// or if the PDP may permit some use of the server. If no tools of the server are known, any permit is enough. Without a permit
+// the PDP is asked about the tool that the request names, or else about initialize.
 func (x exchange) mayOpen(ctx context.Context) error {
 	permitted := x.permit != nil
 	if s, err := x.link.Current(); s != nil || err != nil {
@@ -74,35 +74,7 @@ func (x exchange) mayOpen(ctx context.Context) error {
 	if x.g.onePerson() || permitted && (!general[x.Request.Method] || x.wantsServerResource()) {
 		return nil
 	}
-	tools, listed := x.g.servers.KnownOf(x.link.Server)
-	if permitted && !listed {
-		return nil
-	}
-	var items []*ask.Tool
-	for _, name := range slices.Sorted(maps.Keys(tools)) {
-		items = append(items, tools[name].Tool)
-	}
-	var methods []string
-	switch {
-	case len(items) == 0:
-		methods = []string{"initialize"}
-	case x.Request.Method != "tools/list" && !ask.OfTool(x.Request.Method): // prompts and resources that the server may have
-		methods = []string{"prompts/list", "resources/list"}
-	}
-	if name := x.Params.GetString("name"); ask.OfTool(x.Request.Method) && tools[name] == nil {
-		toolName := name
-		if x.g.servers.Several() {
-			_, toolName, _ = link.Apart(name)
-		}
-		items = append(items, x.g.o.Asker.Named(x.link.Server.Name, toolName, name))
-	}
-	op := x.operation()
-	op.Tool = nil
-	may, refused := x.g.o.Asker.MayUse(ctx, op, items, methods)
-	if op.Method == "tools/list" && x.Client.Knows(era.ToolRequests) && !may && refused == nil {
-		op.Method = wire.MethodToolRequest
-		may, refused = x.g.o.Asker.MayUse(ctx, op, items, nil)
-	}
+	may, refused := x.mayUse(ctx, permitted)
 	x.g.o.Asker.Note(refused)
 	switch {
 	case refused != nil:
@@ -111,6 +83,56 @@ func (x exchange) mayOpen(ctx context.Context) error {
 		return link.ErrForbidden
 	}
 	return nil
+}
+
+// mayUse reports whether the PDP may permit some use of the server. The answer is kept for a while, unless the request names a
+// tool: then the PDP is asked about that tool.
+func (x exchange) mayUse(ctx context.Context, permitted bool) (may bool, refused *ask.Refusal) {
+	op, ofTool := x.operation(), ask.OfTool(x.Request.Method)
+	op.Tool = nil
+	if ofTool && !x.g.o.Asker.Instead() { // else the tool may be one of whose calls its own mapping is asked alone
+		return x.g.o.Asker.MayUse(ctx, op, []*ask.Tool{x.named()}, nil)
+	}
+	by := x.useOf(permitted)
+	if may, kept := x.g.usable.of(by, x.g.o.Now()); kept && !ofTool {
+		return may, nil
+	}
+	tools, listed := x.g.servers.KnownOf(x.link.Server)
+	if permitted && !listed {
+		return true, nil
+	}
+	var items []*ask.Tool
+	for _, name := range slices.Sorted(maps.Keys(tools)) {
+		items = append(items, tools[name].Tool)
+	}
+	var methods []string
+	switch {
+	case ofTool:
+		items = append(items, x.named())
+	case len(items) == 0:
+		methods = []string{"initialize"}
+	case x.Request.Method != "tools/list": // prompts and resources that the server may have
+		methods = []string{"prompts/list", "resources/list"}
+	}
+	may, refused = x.g.o.Asker.MayUse(ctx, op, items, methods)
+	if by.requests && !may && refused == nil {
+		op.Method = wire.MethodToolRequest
+		may, refused = x.g.o.Asker.MayUse(ctx, op, items, nil)
+	}
+	if refused == nil && !ofTool && by == x.useOf(permitted) { // the same policies, lock and tools as before the questions
+		x.g.usable.keep(by, may, x.g.o.Now())
+	}
+	return may, refused
+}
+
+// named returns the tool that the request names, of which nothing is known but its name.
+func (x Target) named() *ask.Tool {
+	shown := x.Params.GetString("name")
+	name := shown
+	if x.g.servers.Several() {
+		_, name, _ = link.Apart(shown)
+	}
+	return x.g.o.Asker.Named(x.link.Server.Name, name, shown)
 }
 
 // wantsServerResource reports whether a listener wants to hear of a resource of the server.
@@ -188,7 +210,9 @@ func (x exchange) find(ctx context.Context) (Target, *answer.Answer) {
 // mostNamed is how much of the name of a tool stands in an error, in bytes.
 const mostNamed = 128
 
-// findOpened finds the called tool in the list that the server has for the principal, if a session with it may be opened.
+// findOpened finds the called tool in the list that the server has for the principal, if a session with it may be opened. If it
+// may not, the PDP decides about the tool that is known from others, or about its name if nothing is known of the server's tools,
+// and so says why not.
 func (x exchange) findOpened(ctx context.Context) (Target, *answer.Answer) {
 	switch err := x.mayOpen(ctx).(type) {
 	case nil:
@@ -196,7 +220,14 @@ func (x exchange) findOpened(ctx context.Context) (Target, *answer.Answer) {
 	case *answer.Answer:
 		return x.Target, err
 	default:
-		return x.Target, answer.Refuse(ask.UnknownTool())
+		t := x.g.servers.KnownTool(x.link.Server, x.Params.GetString("name"))
+		if t == nil {
+			if _, listed := x.g.servers.KnownOf(x.link.Server); listed {
+				return x.Target, answer.Refuse(ask.UnknownTool())
+			}
+			t = &link.Tool{Tool: x.named(), Unlisted: true}
+		}
+		return Target{Call: x.Call, link: x.link, tool: t, unconfirmed: true}, nil
 	}
 }
 
@@ -231,7 +262,7 @@ func (x exchange) checkFit(ctx context.Context) *answer.Answer {
 
 // checkHeaders ends a call whose headers do not say what its arguments say.
 func (x exchange) checkHeaders() *answer.Answer {
-	if x.Client.Era == era.Modern && x.tool != nil && x.Request.Method == "tools/call" {
+	if x.Client.Era == era.Modern && x.tool != nil && !x.tool.Unlisted && x.Request.Method == "tools/call" {
 		if fault := era.CheckParamHeaders(x.Header, x.tool.Headers, x.Params.Get("arguments")); fault != nil {
 			return &answer.Answer{Message: rpc.Failure(rpc.ID{}, *fault), Status: http.StatusBadRequest, Outcome: answer.Unusable}
 		}

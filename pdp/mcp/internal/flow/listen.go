@@ -13,6 +13,7 @@ import (
 	"policy-service/pdp/mcp/internal/ask"
 	"policy-service/pdp/mcp/internal/era"
 	"policy-service/pdp/mcp/internal/link"
+	"policy-service/pdp/mcp/internal/rates"
 	"policy-service/pdp/mcp/internal/reply"
 	"policy-service/pdp/mcp/internal/rpc"
 	"policy-service/pdp/mcp/internal/upstream"
@@ -25,6 +26,7 @@ import (
 func (g *Flow) Stream(ctx context.Context, c Call) (refused *answer.Answer) {
 	c.g, c.cleanups = g, &cleanups{}
 	defer c.cleanups.run()
+	ctx = g.billed(ctx, c.Who)
 	x, refused := exchange{Target: Target{Call: &c, link: c.Reach.Only()}}.ask(ctx, ask.Answered{})
 	if refused != nil {
 		x.noteRefusal(refused)
@@ -328,6 +330,7 @@ func (x *Call) wantsLog(m rpc.Message) bool {
 func (g *Flow) Notified(ctx context.Context, c Call) {
 	c.g, c.cleanups = g, &cleanups{}
 	defer c.cleanups.run()
+	ctx = g.billed(ctx, c.Who)
 	x := exchange{Target: Target{Call: &c, link: c.Reach.Only()}}
 	switch {
 	case x.Request.Method == rootsChanged:
@@ -377,6 +380,7 @@ func (x Target) notifySession() upstream.Session {
 }
 
 func (x Target) sendNotification(ctx context.Context, session upstream.Session, method string, params rpc.Object) {
+	rates.BillOf(ctx).Relay()
 	if err := session.Notify(ctx, rpc.Message{Method: method, Params: x.outgoing(ctx, session, params).Params()}); err != nil {
 		x.g.o.Logger.Warn("a notification did not reach the server", "server", x.link.Server.Name, "why", err)
 	}

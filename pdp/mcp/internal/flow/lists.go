@@ -2,6 +2,7 @@ package flow
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"strconv"
@@ -332,15 +333,19 @@ func each[T any](ctx context.Context, x exchange, ask func(context.Context, exch
 			over = time.After(slices.Max(slices.AppendSeq([]time.Duration{0}, maps.Values(left))) - time.Since(first))
 		}
 	}
-	for _, p := range all {
-		p.of.link.NoteAnswer(x.Request.Method, p.err)
+	owes := x.g.o.People.Owes(x.Who.Account())
+	for i := range all {
+		if owes && all[i].err == link.ErrLate { // the person may be the one that the work waits for
+			all[i].err = upstream.ErrOwes
+		}
+		all[i].of.link.NoteAnswer(x.Request.Method, all[i].err)
 	}
 	return all
 }
 
 // succeeded returns the parts that have no error. If every part has one, it returns an error, unless a server is closed to the
-// principal. It also returns an error if the PDP could not decide about a server: an undecided part must not make a list
-// shorter.
+// principal. It also returns an error if the PDP could not decide about a server, or was not asked because of a limit: an
+// undecided part must not make a list shorter.
 func succeeded[T any](all []part[T]) (came []part[T], err error) {
 	closed := false
 	for _, p := range all {
@@ -349,7 +354,8 @@ func succeeded[T any](all []part[T]) (came []part[T], err error) {
 			continue
 		}
 		closed = closed || p.err == link.ErrForbidden
-		if a, ok := p.err.(*answer.Answer); ok && a.OfKind(ask.Unavailable) {
+		a, _ := p.err.(*answer.Answer)
+		if a.OfKind(ask.Unavailable) || a.OfKind(ask.RateLimited) || errors.Is(p.err, upstream.ErrOwes) {
 			return nil, p.err
 		}
 		if err == nil {

@@ -14,6 +14,7 @@ import (
 	"policy-service/pdp/mcp/internal/ask"
 	"policy-service/pdp/mcp/internal/era"
 	"policy-service/pdp/mcp/internal/link"
+	"policy-service/pdp/mcp/internal/rates"
 	"policy-service/pdp/mcp/internal/rpc"
 	"policy-service/pdp/mcp/internal/traces"
 	"policy-service/pdp/mcp/internal/upstream"
@@ -89,6 +90,7 @@ func (x exchange) forward(ctx context.Context, params rpc.Object, h *heldAnswer)
 	if x.fulfils != nil {
 		send = x.link.SendOnce
 	}
+	rates.BillOf(ctx).Relay()
 	r.session, r.stream, err = send(life, x.Who, func(s upstream.Session) upstream.Request {
 		q := upstream.Request{Method: x.Request.Method, Params: x.outgoing(life, s, sent)}
 		if x.tool != nil && s.Era() == era.Modern {

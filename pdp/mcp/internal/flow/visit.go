@@ -86,7 +86,7 @@ func (v *Visit) releasePlaces() {
 func (v *Visit) begin(ctx context.Context) (context.Context, *answer.Answer) {
 	v.x = exchange{Target: Target{Call: &v.Call, link: v.Reach.Only()}}
 	ctx, v.span = v.g.o.Tracer.Start(ctx, "mcp "+meters.LabelOf(v.Request.Method), trace.WithSpanKind(trace.SpanKindServer))
-	ctx, leave, ok := v.g.doors.Enter(ctx)
+	ctx, leave, ok := v.g.doors.Enter(v.g.billed(ctx, v.Who))
 	if !ok {
 		return ctx, v.x.failed(link.ErrClosed)
 	}
@@ -310,7 +310,7 @@ func (v *Visit) afterApproval(ctx context.Context) *answer.Answer {
 	if end != nil {
 		return end
 	}
-	now, end := v.x.find(ctx) // the tool may have changed while people decided
+	now, end := v.x.findOpened(ctx) // the tool may have changed while people decided, and the approval is spent once it is used
 	switch {
 	case end != nil:
 		return end

@@ -16,6 +16,7 @@ import (
 	"policy-service/pdp/mcp/internal/ask"
 	"policy-service/pdp/mcp/internal/era"
 	"policy-service/pdp/mcp/internal/identity"
+	"policy-service/pdp/mcp/internal/rates"
 	"policy-service/pdp/mcp/internal/rpc"
 	"policy-service/pdp/mcp/internal/upstream"
 	"policy-service/pdp/mcp/lock"
@@ -72,6 +73,9 @@ func (l *Link) ServerInfo() jsontext.Value {
 func (g *Servers) newLink(s *Server, who *identity.Principal, c Client) *Link {
 	g.noteWithheld(s, c)
 	as := upstream.Client{Principal: who.Key, Person: who.Account(), Info: c.Info.Clone(), Capabilities: s.able(c.Capabilities), Legacy: c.Era == era.Legacy}
+	if people := g.o.People; people != nil {
+		as.Extra = func() { people.Charge(as.Person, 1) }
+	}
 	return &Link{
 		of: g, Server: s, client: as, opening: semaphore.NewWeighted(1), arrival: make(chan struct{}),
 		tools:         toolbox{loading: semaphore.NewWeighted(1)},
@@ -96,6 +100,9 @@ func (l *Link) Open(ctx context.Context, who *identity.Principal) (upstream.Sess
 	if s, err := l.Current(); s != nil || err != nil { // another request has opened it
 		return s, err
 	}
+	if err := pay(ctx, openCosts); err != nil {
+		return nil, err
+	}
 	c := l.client
 	c.Token, c.Expires = who.Token, who.Expires
 	if l.Server.Program && l.of.o.People != nil { // clients that come and go start programs again and again
@@ -119,6 +126,17 @@ func (l *Link) Open(ctx context.Context, who *identity.Principal) (upstream.Sess
 	return s, nil
 }
 
+// pay pays for messages to the server that the gateway sends by itself, besides those of clients that it relays.
+func pay(ctx context.Context, messages int) error {
+	if _, ok := rates.BillOf(ctx).Pay(ctx, messages); !ok {
+		return &upstream.Error{NotSent: true, Detail: "nothing was sent to the server", Err: upstream.ErrOwes}
+	}
+	return nil
+}
+
+// openCosts is the number of messages that a session has besides requests: two to greet the server, and one at its end.
+const openCosts = 3
+
 // startCosts is the number of messages that the start of a program counts as, besides the one that causes it.
 const startCosts = 20
 
@@ -137,6 +155,9 @@ func (l *Link) resume(ctx context.Context, who *identity.Principal, s upstream.S
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
 	send := func(method, name, value string) (err error) {
+		if err := pay(ctx, 1); err != nil {
+			return err
+		}
 		if err = l.roundTrip(ctx, who, s, method, name, value); isGone(err) {
 			return err
 		}
@@ -288,7 +309,8 @@ func (l *Link) Send(ctx context.Context, who *identity.Principal, make func(upst
 	return s, stream, nil
 }
 
-// SendOnce sends a request, and never again. Together with an error it returns the session if one was open.
+// SendOnce sends a request, and never again. Together with an error it returns the session if one was open. Its caller pays for
+// the request.
 func (l *Link) SendOnce(ctx context.Context, who *identity.Principal, make func(upstream.Session) upstream.Request) (upstream.Session, upstream.Stream, error) {
 	s, err := l.Open(ctx, who)
 	if err != nil {
@@ -341,6 +363,8 @@ type Tool struct {
 	Headers []era.HeaderParam
 	Pinned  bool
 	Schema  *arguments.Schema // of its arguments; nil if the tool differs from the lock, or its arguments go unjudged
+	// Unlisted is set if nothing is known of the tool but its name. Such a tool is decided about, and never called.
+	Unlisted bool
 }
 
 // Translated returns the response to a method in the form of an era. For the modern era it names the server.
@@ -494,6 +518,9 @@ func (l *Link) awaited(method string) string {
 func (l *Link) NoteAnswer(method string, err error) {
 	if err == nil {
 		l.answered(method)
+		return
+	}
+	if ofPerson(err) { // which says nothing of the server
 		return
 	}
 	l.Server.late.note(l.awaited(method), err == ErrLate)

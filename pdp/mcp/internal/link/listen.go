@@ -276,6 +276,11 @@ func (l *Listener) Join(ctx context.Context) (agreed Wants, err error) {
 	}
 	if s.Era() == era.Legacy {
 		w = w.offeredBy(s)
+		if !l.wanted {
+			if err := pay(ctx, len(w.URIs)); err != nil { // for the ends of its subscriptions
+				return agreed, err
+			}
+		}
 	}
 	first, version := l.uris, 0
 	if !l.wanted {

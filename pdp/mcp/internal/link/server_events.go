@@ -245,11 +245,15 @@ func (e *serverEvents) openOnce(ctx context.Context, uris []string) (upstream.Se
 	if ends := by.Who.Expires; !ends.IsZero() && !e.link.of.o.Now().Before(ends) { // the next listener starts other serverEvents
 		return nil, nil, &upstream.Error{NotSent: true, Detail: "nobody listens any more whose token is valid", Err: identity.ErrExpired}
 	}
+	ctx = e.link.of.o.People.WithBill(ctx, by.Who.Account()) // it is opened when no message is worked on
 	if err := by.MayOpen(ctx); err != nil {
 		return nil, nil, err
 	}
 	s, err := e.link.Open(ctx, by.Who)
 	if err != nil {
+		return nil, nil, err
+	}
+	if err := pay(ctx, 1); err != nil {
 		return nil, nil, err
 	}
 	if s.Era() == era.Legacy {

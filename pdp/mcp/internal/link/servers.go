@@ -181,13 +181,22 @@ func (s *Server) TakesParam(method, name string) bool {
 func (s *Server) Answers() bool { return !s.away.Load() }
 
 // Sent notes the end of a request to the server.
-func (s *Server) Sent(err error) { s.away.Store(err != nil) }
+func (s *Server) Sent(err error) {
+	if !ofPerson(err) {
+		s.away.Store(err != nil)
+	}
+}
+
+// ofPerson reports whether an error says nothing about the server: its person has reached a limit, and nothing was sent.
+func ofPerson(err error) bool {
+	return errors.Is(err, upstream.ErrOwes) || errors.Is(err, upstream.ErrManyOfPerson)
+}
 
 // tried notes the end of a request of the gateway itself, unless its context has ended. An error that the server sent is an
 // answer.
 func (s *Server) tried(ctx context.Context, err error) {
 	e := (*upstream.Error)(nil)
-	if ctx.Err() == nil {
+	if ctx.Err() == nil && !ofPerson(err) {
 		s.away.Store(errors.As(err, &e) && e.Answer == nil)
 	}
 }

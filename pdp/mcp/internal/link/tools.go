@@ -306,6 +306,9 @@ func (g *Servers) compile(s *Server, shown string, o rpc.Object, definition json
 
 // Request sends a request of the gateway's own, and waits for the response.
 func (l *Link) Request(ctx context.Context, who *identity.Principal, c Client, method string, params rpc.Object) (response rpc.Message, of upstream.Session, err error) {
+	if err := pay(ctx, 1); err != nil {
+		return response, of, err
+	}
 	session, stream, err := l.Send(ctx, who, func(s upstream.Session) upstream.Request {
 		return upstream.Request{Method: method, Params: outgoing(s.Era(), l.Server, c, params)}
 	})
@@ -337,6 +340,23 @@ type catalog struct {
 	file  *lock.File
 	tools map[string]catalogTool // by the names for clients
 	until time.Time              // of the last listing; zero if there was none
+	// changes counts the listings that changed tools.
+	changes int
+}
+
+// Known stands for what is known of a server's tools. It changes with them, and with the lock.
+type Known struct {
+	file    *lock.File
+	changes int
+}
+
+// Known returns what stands for the known tools of a server now.
+func (g *Servers) Known(s *Server) Known {
+	k := &s.catalog
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	g.relock(s)
+	return Known{k.file, k.changes}
 }
 
 type catalogTool struct {
@@ -355,13 +375,19 @@ func (g *Servers) learn(s *Server, all *Listing) {
 		return
 	}
 	g.relock(s)
+	changed := now.After(k.until) // nothing was known before
 	k.until = now.Add(catalogLife)
-	many := len(k.tools)+len(all.ByName) > 2*mostTools // bounds a server that lists other tools each time
+	count := len(k.tools)
+	many := count+len(all.ByName) > 2*mostTools // bounds a server that lists other tools each time
 	maps.DeleteFunc(k.tools, func(_ string, t catalogTool) bool { return t.gone(now) || many && !t.until.IsZero() })
+	changed = changed || len(k.tools) != count
 	for name, t := range all.ByName {
 		if old := k.tools[name]; old.Tool == nil || !old.until.IsZero() {
-			k.tools[name] = catalogTool{t, k.until}
+			k.tools[name], changed = catalogTool{t, k.until}, changed || old.Tool != t
 		}
+	}
+	if changed {
+		k.changes++
 	}
 }
 

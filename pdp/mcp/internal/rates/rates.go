@@ -1,12 +1,13 @@
 // Package rates limits how often each key may ask: a principal, or a principal and a tool.
 //
-// Begin with [New] and [Limiter.Admit]; [Limiter.Hold] limits things that last. A limiter keeps a bounded number of keys. It
-// forgets one only when its bucket is full again and nothing of it runs, so that no key gains by being forgotten. While all
-// places are taken, new keys wait; no key takes many of them by the tools that it names.
+// Begin with [New] and [Limiter.Admit]; [Limiter.Hold] limits things that last, and a [Bill] charges for what a message causes.
+// A limiter keeps a bounded number of keys. It forgets one only when its bucket is full again and nothing of it runs, so that no
+// key gains by being forgotten. While all places are taken, new keys wait; no key takes many of them by the tools that it names.
 package rates
 
 import (
 	"cmp"
+	"context"
 	"crypto/sha256"
 	"errors"
 	"maps"
@@ -135,6 +136,58 @@ func (l *Limiter) Charge(key string, more int) {
 	for more = min(more, most); more > 0; more -= l.options.Burst {
 		m.bucket.ReserveN(l.now, min(more, l.options.Burst))
 	}
+}
+
+// mostWait bounds for how long work waits for a key's bucket.
+const mostWait = 2 * time.Second
+
+// pay takes more from a key's bucket, of which the same work has already had some, and waits until other work owes nothing. It is
+// not ok if that takes too long or ctx ends: then the work must not go on, and after is when to try again.
+func (l *Limiter) pay(ctx context.Context, key string, had, more int) (after time.Duration, ok bool) {
+	wait, ok := l.reserve(key, had, more)
+	if wait <= 0 || !ok {
+		return wait, ok
+	}
+	due := time.NewTimer(wait)
+	defer due.Stop()
+	select {
+	case <-due.C:
+		return 0, true
+	case <-ctx.Done():
+		return busy, false
+	}
+}
+
+// Owes reports whether more was taken from a key's bucket than it had.
+func (l *Limiter) Owes(key string) bool {
+	if l == nil {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	m := l.meters[name{key: key}]
+	return m != nil && l.options.Rate != rate.Inf && m.bucket.TokensAt(l.options.Now()) < 0
+}
+
+func (l *Limiter) reserve(key string, had, more int) (wait time.Duration, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.now = l.options.Now()
+	m, _ := l.meter(name{key: key}, l.options.Rate, l.options.Burst)
+	switch {
+	case l.options.Rate == rate.Inf:
+		return 0, true
+	case m == nil:
+		return busy, false
+	}
+	lacks := float64(min(had+more, l.options.Burst)-had) - m.bucket.TokensAt(l.now) // work may cost more than a full bucket
+	if wait = time.Duration(lacks / float64(l.options.Rate) * float64(time.Second)); wait > mostWait {
+		return wait, false
+	}
+	for ; more > 0; more -= l.options.Burst {
+		m.bucket.ReserveN(l.now, min(more, l.options.Burst))
+	}
+	return wait, true
 }
 
 // Hold asks if a key may hold one thing more of a kind. Such things count beside what is admitted, and take nothing from any

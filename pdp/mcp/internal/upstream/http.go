@@ -248,6 +248,7 @@ func (s *httpSession) giveUp(id rpc.ID) {
 	if s.era == era.Modern || s.server == nil || s.ctx.Err() != nil {
 		return
 	}
+	s.client.Load().extra()
 	s.upstream.doors.Background(func() {
 		ctx, cancel := context.WithTimeoutCause(s.ctx, min(farewell, s.upstream.options.Timeout), errSlow)
 		defer cancel()

@@ -220,6 +220,7 @@ func (t *httpStream) resume() bool {
 		return false
 	}
 	_ = t.body.Close()
+	t.session.client.Load().extra()
 	response, err := t.session.do(t.ctx, http.MethodGet, eventStream, nil, Request{after: id})
 	if err != nil {
 		return false

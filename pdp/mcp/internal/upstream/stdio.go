@@ -135,7 +135,7 @@ func (k *command) start(c Client) (*childSession, error) {
 		return nil, &Error{NotSent: true, Gone: true, Detail: "the server cannot be started", Err: err}
 	}
 	s := &childSession{
-		o: &k.o, p: p, failed: func() { k.backoff.failed(c.Principal) },
+		o: &k.o, p: p, client: c, failed: func() { k.backoff.failed(c.Principal) },
 		out: newOutbox(), calls: map[rpc.ID]*childStream{}, asked: map[rpc.ID]*childStream{},
 	}
 	s.ctx, s.quit = context.WithCancel(p.ended)

@@ -14,9 +14,10 @@ import (
 )
 
 type childSession struct {
-	o   *CommandOptions
-	p   *process
-	out *outbox
+	o      *CommandOptions
+	p      *process
+	client Client
+	out    *outbox
 	// ctx ends with the session, or with its process.
 	ctx  context.Context
 	quit context.CancelFunc

@@ -141,6 +141,7 @@ func (s *childSession) giveUp(c *childStream, why *Error) {
 	}
 	if c.line != nil {
 		if why.NotSent = s.out.withdraw(c.line); !why.NotSent {
+			s.client.extra()
 			s.say(cancelled(c.id))
 		}
 	}

@@ -78,6 +78,9 @@ type Client struct {
 	// longer.
 	Token   string
 	Expires time.Time
+	// Extra is called before a message that no caller sends: that a request is given up, or goes on where its answer broke off. It
+	// may be nil.
+	Extra func()
 	// Legacy is set of a client of the legacy era: that is spoken with a server that speaks both.
 	Legacy bool
 	// Info and Capabilities are for the handshake with a server of the legacy era. In the modern era each request has them,
@@ -176,6 +179,16 @@ var Nothing Stream = &single{read: true}
 
 // ErrManyOfPerson is of a person for whom as many programs run as may.
 var ErrManyOfPerson = errors.New("as many programs run for the person as may: see processes.per_person")
+
+// ErrOwes is the error if the person's messages have caused more work than limits.rate pays for.
+var ErrOwes = errors.New("the messages of the person have caused more work than limits.rate pays for")
+
+// extra notes a message that no caller sends.
+func (c *Client) extra() {
+	if c.Extra != nil {
+		c.Extra()
+	}
+}
 
 // ErrAmbiguous is of an answer that is not one message that everybody reads alike.
 var ErrAmbiguous = errors.New("the server answered ambiguously")
