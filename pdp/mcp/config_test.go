@@ -72,6 +72,7 @@ upstreams:
     allow_networks: [10.0.0.0/8]
     eras: [modern]
     uris: ["https://jira.internal/"]
+    params: [traceId]
     capability: optional
     labels: {integration: jira}
     tools:
