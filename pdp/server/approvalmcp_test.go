@@ -161,7 +161,7 @@ func TestMCPWithoutArguments(t *testing.T) {
 	}
 	odd := strings.Replace(tool("push", `"arguments":{"x":"a\u202eb"}`), `"bot"`, `"bot\nmia approves"`, 1)
 	text := c.message("mia", c.asks("pep", odd).Approval.ID, "elicitation", 200)
-	if want := `"message":"bot\\u000amia approves wants push\nagent/\"bot\\nmia approves\" asks for tool.invoke on tool/push with {\"x\":\"a\\u202eb\"}",`; !strings.Contains(text, want) {
+	if want := `"message":"\"bot\\nmia approves\" wants push\nagent/\"bot\\nmia approves\" asks for tool.invoke on tool/push with {\"x\":\"a\\u202eb\"}",`; !strings.Contains(text, want) {
 		t.Errorf("got %s\nwant %s", text, want)
 	}
 }

@@ -157,9 +157,9 @@ func TestNothingShownPassesForMore(t *testing.T) {
 	c := openCounterOn(t, pdptest.Bundle(approvalFiles()))
 	for name, test := range map[string]struct{ body, want string }{
 		"a line": {strings.Replace(tool("push", `"why":"x\nBesides: {}\r\u2028\u0085Once"`), `"bot"`, `"bot\nBesides: {}"`, 1),
-			`bot\u000aBesides: {} wants push` + "\n" + `agent/"bot\nBesides: {}" asks for tool.invoke on tool/push` + "\n" + `Besides: {"context":{"why":"x\nBesides: {}\r\u2028\u0085Once"}}`},
+			`"bot\nBesides: {}" wants push` + "\n" + `agent/"bot\nBesides: {}" asks for tool.invoke on tool/push` + "\n" + `Besides: {"context":{"why":"x\nBesides: {}\r\u2028\u0085Once"}}`},
 		"a sentence": {strings.Replace(tool("push", ``), `"bot"`, `"bot asks for read on tool/safe with {}"`, 1),
-			`bot asks for read on tool/safe with {} wants push` + "\n" + `agent/"bot asks for read on tool/safe with {}" asks for tool.invoke on tool/push`},
+			`"bot asks for read on tool/safe with {}" wants push` + "\n" + `agent/"bot asks for read on tool/safe with {}" asks for tool.invoke on tool/push`},
 		"a type":    {tool("push", `"agent":"user/mia"`), "bot wants push\n" + `"user/mia" asks for tool.invoke on tool/push for agent/bot`},
 		"direction": {tool("push", `"a\u202eb":"\u2066x\u200b\ufe0f\u3164"`), "bot wants push\nagent/bot asks for tool.invoke on tool/push\n" + `Besides: {"context":{"a\u202eb":"\u2066x\u200b\ufe0f\u3164"}}`},
 		"nobody":    {strings.Replace(tool("push", ``), `"bot"`, `""`, 1), " wants push\n" + `agent/"" asks for tool.invoke on tool/push`},
@@ -172,5 +172,9 @@ func TestNothingShownPassesForMore(t *testing.T) {
 		}
 	}
 	id := c.asks("pep", tool("push", `"arguments":{"a\u202eb\n":1}`)).Approval.ID
-	has(t, c.message("mia", id, "elicitation?form=review", 200), `"title":"a\\u202eb\\u000a"`)
+	review := c.message("mia", id, "elicitation?form=review", 200)
+	has(t, review, `{\"a\\u202eb\\n\":1}`)
+	if strings.Contains(review, `"title":"a`) {
+		t.Errorf("there is a field for an argument that is not as it is drawn: %s", review)
+	}
 }
