@@ -81,11 +81,11 @@ func (c *Call) saysPolicy() string {
 	for at, end := 0, 0; at < len(text); at = end {
 		for end = at; end < len(text) && woven[end] == woven[at]; end++ {
 		}
-		if woven[at] {
-			b.WriteString(quotes(text[at:end]))
-		} else {
-			b.WriteString(text[at:end])
+		part := text[at:end]
+		if quoted := quotes(part); woven[at] && !(at > 0 && end < len(text) && text[at-1:end+1] == quoted) { // the policy has not quoted it
+			part = quoted
 		}
+		b.WriteString(part)
 	}
 	return b.String()
 }
