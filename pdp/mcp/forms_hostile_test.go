@@ -72,6 +72,10 @@ func hostileForm(n int) string {
 		default:
 			o["type"], o["default"], o["format"] = "string", text("main"), text("date")
 		}
+		if one := o; r.IntN(4) == 0 { // as models write what may be left out
+			o = unknown(map[string]any{"title": text("Branch"), "default": nil})
+			o[[]string{"anyOf", "oneOf"}[r.IntN(2)]] = []any{one, map[string]any{"type": "null", "title": text("None")}}
+		}
 		return o
 	}
 	fields := map[string]any{}

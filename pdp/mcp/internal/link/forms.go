@@ -134,6 +134,7 @@ var formats = []string{"email", "uri", "date", "date-time"}
 
 func (f *form) field(name string, v jsontext.Value) jsontext.Value {
 	field, err := rpc.ParseObject(v)
+	field = withoutNull(field)
 	kind := field.GetString("type")
 	members, known := membersOf[kind]
 	switch {
@@ -179,6 +180,40 @@ func (f *form) field(name string, v jsontext.Value) jsontext.Value {
 		}
 		return v
 	}).Value()
+}
+
+// withoutNull returns a field that may also be null as what it is otherwise. MCP has no null: a field that is not required is
+// left out. Python's models write such a field as anyOf, with title, description and default beside it.
+func withoutNull(field rpc.Object) rpc.Object {
+	isNull := func(v jsontext.Value) bool { return textOf(v) == "null" }
+	if one := besideNull(field.Get("type"), isNull); one != nil {
+		return field.With("type", one)
+	}
+	isOfNull := func(v jsontext.Value) bool {
+		o, _ := rpc.ParseObject(v)
+		return isNull(o.Get("type"))
+	}
+	for _, name := range []string{"anyOf", "oneOf"} {
+		one, err := rpc.ParseObject(besideNull(field.Get(name), isOfNull))
+		if err != nil || field.Get("type") != nil {
+			continue
+		}
+		outer := field.Without(func(member string) bool { return member == name })
+		return one.Without(func(member string) bool { return outer.Get(member) != nil }).And(outer)
+	}
+	return field
+}
+
+// besideNull returns the other one of two values if one is null, nil for any other v.
+func besideNull(v jsontext.Value, isNull func(jsontext.Value) bool) jsontext.Value {
+	all, _ := rpc.Elements(v)
+	if len(all) != 2 {
+		return nil
+	}
+	if n := slices.IndexFunc(all, isNull); n >= 0 {
+		return all[1-n]
+	}
+	return nil
 }
 
 // text returns a text in one line as it looks, nil if nothing of it is seen. It may not ask for a secret.
@@ -273,11 +308,11 @@ func (f *form) titledChoices(v jsontext.Value) jsontext.Value {
 		if err != nil {
 			return f.refuse(noChoices)
 		}
-		built := rpc.Object{}.With("const", f.choice(o.Get("const")))
-		if title := f.text(o.Get("title")); title != nil {
-			built = built.With("title", title)
+		choice, title := f.choice(o.Get("const")), f.text(o.Get("title"))
+		if title == nil { // clients take no choice without one
+			title = choice
 		}
-		all[n] = built.Value()
+		all[n] = rpc.Object{}.With("const", choice).With("title", title).Value()
 	}
 	return rpc.Array(all)
 }

@@ -44,7 +44,7 @@ func TestFormIsBuiltAgain(t *testing.T) {
 		`"a":{"type":"string","enum":["x","C:\\y"],"enumNames":["X","Y\u202e"],"oneOfs":1}`:                                                                                       `"a":{"type":"string","enum":["x","C:\\y"],"enumNames":["X","Y\\u202e"]}`,
 		`"a":{"type":"string","enum":["x","y"],"enumNames":["X"]}`:                                                                                                                `"a":{"type":"string","enum":["x","y"]}`,
 		`"a":{"type":"string","enum":["x","y"],"enumNames":["X"," "]}`:                                                                                                            `"a":{"type":"string","enum":["x","y"]}`,
-		`"a":{"type":"string","enum":["z"],"oneOf":[{"const":"x","title":"X","description":"d"},{"const":"y","title":"\t"}]}`:                                                     `"a":{"type":"string","oneOf":[{"const":"x","title":"X"},{"const":"y"}]}`,
+		`"a":{"type":"string","enum":["z"],"oneOf":[{"const":"x","title":"X","description":"d"},{"const":"y","title":"\t"}]}`:                                                     `"a":{"type":"string","oneOf":[{"const":"x","title":"X"},{"const":"y","title":"y"}]}`,
 		`"a":{"type":"array","minItems":1,"items":{"type":"string","enum":["x"],"title":"t"},"default":["x"]}`:                                                                    `"a":{"type":"array","minItems":1,"items":{"type":"string","enum":["x"]},"default":["x"]}`,
 		`"a":{"type":"array","items":{"anyOf":[{"const":"x","title":"X"}],"enum":["z"]},"uniqueItems":true}`:                                                                      `"a":{"type":"array","items":{"anyOf":[{"const":"x","title":"X"}]}}`,
 		`"a":{"type":"string","title":" \n","default":"x\u200b"}`:                                                                                                                 `"a":{"type":"string"}`,
@@ -60,11 +60,91 @@ func TestFormIsBuiltAgain(t *testing.T) {
 		}
 	}
 	for _, came := range []string{
-		`"a":7`, `"a":{}`, `"a":{"type":"object","properties":{}}`, `"a":{"type":["string","null"]}`, `"a":{"anyOf":[{"type":"string"}]}`, `"a":{"$ref":"#/$defs/x"}`,
+		`"a":7`, `"a":{}`, `"a":{"type":"object","properties":{}}`, `"a":{"anyOf":[{"type":"string"}]}`, `"a":{"$ref":"#/$defs/x"}`,
 		`"a":{"type":"array"}`, `"a":{"type":"array","items":{"type":"object"}}`, `"a":{"type":"array","items":[]}`,
 		`"a":{"type":"string","enum":"x"}`, `"a":{"type":"string","enum":[1]}`, `"a":{"type":"string","oneOf":[{"title":"X"}]}`, `"a":{"type":"string","oneOf":["x"]}`,
 	} {
 		if got, why := shown(t, ofFields(came)); why != noField && why != noChoices {
+			t.Errorf("%s is shown as %s, %s", came, got, why)
+		}
+	}
+}
+
+// TestFormOfEveryKindIsKept: what the SDKs in TypeScript, Go and Python write reaches clients as it is, but for what MCP lacks.
+func TestFormOfEveryKindIsKept(t *testing.T) {
+	for _, field := range []string{
+		`{"title":"String","type":"string","description":"Your full, legal name"}`, `{"title":"Boolean","type":"boolean","description":"Agree to the terms and conditions"}`,
+		`{"title":"String with default","type":"string","default":"It was a dark and stormy night."}`, `{"title":"Mail","type":"string","format":"email"}`, `{"type":"string","format":"uri"}`,
+		`{"type":"string","format":"date"}`, `{"type":"string","format":"date-time"}`, `{"type":"string","minLength":2,"maxLength":5}`, `{"title":"Integer","type":"integer","minimum":1,"maximum":100,"default":42}`,
+		`{"title":"Number","type":"number","minimum":0,"maximum":1000,"default":3.14}`, `{"default":false,"title":"E","type":"boolean"}`, `{"type":"string","enum":["Monica","Rachel"],"default":"Monica"}`,
+		`{"type":"array","minItems":1,"maxItems":3,"items":{"type":"string","enum":["Guitar","Piano"]},"default":["Guitar"]}`, `{"type":"string","oneOf":[{"const":"hero-1","title":"Green Lantern"}],"default":"hero-1"}`,
+		`{"type":"array","items":{"anyOf":[{"const":"fish-1","title":"Tuna"}]},"default":["fish-1"]}`, `{"type":"string","enum":["pet-1","pet-2"],"enumNames":["Cats","Dogs"],"default":"pet-1"}`,
+	} {
+		want := `{"message":"[files asks] m","requestedSchema":{"type":"object","properties":{"a":` + field + `}}}`
+		if got, why := shown(t, ofFields(`"a":`+field)); got != want {
+			t.Errorf("%s\nis  %s %s", field, got, why)
+		}
+	}
+}
+
+// TestFormMayHaveNulls: a field that may be null is what it is otherwise, by the same rules. The first ones are as Python's SDK
+// writes a model with optional fields.
+func TestFormMayHaveNulls(t *testing.T) {
+	for came, want := range map[string]string{
+		`{"anyOf":[{"type":"string"},{"type":"null"}],"default":null,"title":"F"}`:                                                   `{"type":"string","title":"F"}`,
+		`{"anyOf":[{"maximum":9,"minimum":1,"type":"integer"},{"type":"null"}],"default":null,"description":"How many","title":"N"}`: `{"maximum":9,"minimum":1,"type":"integer","description":"How many","title":"N"}`,
+		`{"anyOf":[{"type":"string"},{"type":"null"}],"default":"x","title":"I"}`:                                                    `{"type":"string","default":"x","title":"I"}`,
+		`{"anyOf":[{"type":"number"},{"type":"null"}],"default":2.5,"title":"J"}`:                                                    `{"type":"number","default":2.5,"title":"J"}`,
+		`{"anyOf":[{"type":"boolean"},{"type":"null"}],"default":true,"title":"K"}`:                                                  `{"type":"boolean","default":true,"title":"K"}`,
+		`{"anyOf":[{"maxLength":5,"pattern":"a","type":"string"},{"type":"null"}],"default":null}`:                                   `{"maxLength":5,"type":"string"}`,
+		`{"anyOf":[{"type":"string"},{"type":"null"}],"default":null,"enum":["x","y"],"enumNames":["X","Y"]}`:                        `{"type":"string","enum":["x","y"],"enumNames":["X","Y"]}`,
+		`{"anyOf":[{"type":"string"},{"type":"null"}],"oneOf":[{"const":"x","title":"X"}]}`:                                          `{"type":"string","oneOf":[{"const":"x","title":"X"}]}`,
+		`{"anyOf":[{"enum":["x","y"],"type":"string"},{"type":"null"}],"default":null}`:                                              `{"enum":["x","y"],"type":"string"}`,
+		`{"anyOf":[{"items":{"type":"string"},"type":"array"},{"type":"null"}],"default":null,"items":{"enum":["x","y"]}}`:           `{"type":"array","items":{"type":"string","enum":["x","y"]}}`,
+		`{"anyOf":[{"format":"date-time","type":"string"},{"type":"null"}],"default":null}`:                                          `{"format":"date-time","type":"string"}`,
+
+		`{"anyOf":[{"type":"null","title":"none"},{"type":"string","title":"inner"}],"title":"outer\u202e"}`:       `{"type":"string","title":"outer\\u202e"}`,
+		`{"oneOf":[{"type":"string","oneOf":[{"const":"x"}],"x-label":"l"},{"type":"null"}],"x-label":"l"}`:        `{"type":"string","oneOf":[{"const":"x","title":"x"}]}`,
+		`{"anyOf":[{"type":"string","anyOf":[{"type":"object"}]},{"type":"null"}],"default":"x\u200b","$ref":"#"}`: `{"type":"string"}`,
+		`{"type":["string","null"],"title":"T"}`:  `{"type":"string","title":"T"}`,
+		`{"type":["null","integer"],"default":1}`: `{"type":"integer","default":1}`,
+	} {
+		for _, required := range []string{"", `,"required":["a"]`} { // an answer may lack it, or not, as the server says
+			form := func(field string) string {
+				return `"requestedSchema":{"type":"object","properties":{"a":` + field + `}` + required + `}}`
+			}
+			if got, why := shown(t, `{"message":"m",`+form(came)); got != `{"message":"[files asks] m",`+form(want) {
+				t.Errorf("%s\nis  %s %s\nnot %s", came, got, why, want)
+			}
+		}
+	}
+	for came, want := range map[string]string{
+		`{"anyOf":[{"type":"string"},{"type":"integer"}]}`:                          noField,
+		`{"anyOf":[{"type":"string"},{"type":"integer"},{"type":"null"}]}`:          noField,
+		`{"anyOf":[{"type":"string"},{"type":"string"}]}`:                           noField,
+		`{"anyOf":[{"type":"null"},{"type":"null"}]}`:                               noField,
+		`{"anyOf":[{"type":"null"}]}`:                                               noField,
+		`{"anyOf":[{"type":"object"},{"type":"null"}]}`:                             noField,
+		`{"anyOf":[{"$ref":"#/$defs/x"},{"type":"null"}]}`:                          noField,
+		`{"anyOf":[{"anyOf":[{"type":"string"},{"type":"null"}]},{"type":"null"}]}`: noField,
+		`{"anyOf":[{"type":["string","null"]},{"type":"null"}]}`:                    noField,
+		`{"anyOf":["string","null"]}`:                                               noField,
+		`{"anyOf":{"type":"null"}}`:                                                 noField,
+		`{"anyOf":[{"items":{"type":"string"},"type":"array"},{"type":"null"}]}`:    noChoices,
+		`{"type":["string","integer"]}`:                                             noField,
+		`{"type":["null","null"]}`:                                                  noField,
+		`{"type":["string","null","null"]}`:                                         noField,
+		`{"type":[{"type":"null"},"string"]}`:                                       noField,
+		`{"type":"null"}`:                                                           noField,
+		`{"type":["string","null"],"enum":["x","y\u200b"]}`:                         unseen,
+		`{"anyOf":[{"type":"string","enum":["x\u202e"]},{"type":"null"}]}`:          unseen,
+		`{"anyOf":[{"type":"string"},{"type":"null"}],"title":"Your P\u0456N"}`:     noSecret,
+		`{"anyOf":[{"type":"string","description":"Your pwd"},{"type":"null"}]}`:    noSecret,
+		`{"oneOf":[{"type":"null"},{"type":"string","enum":["password"]}]}`:         noSecret,
+		`{"anyOf":[{"type":"string"},{"type":"null"}],"default":"recovery code"}`:   noSecret,
+		`{"type":["null","string"],"title":"One-time code"}`:                        noSecret,
+	} {
+		if got, why := shown(t, ofFields(`"a":`+came)); why != want {
 			t.Errorf("%s is shown as %s, %s", came, got, why)
 		}
 	}
