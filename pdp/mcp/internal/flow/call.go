@@ -132,10 +132,21 @@ func (x Target) toolName() string {
 	return x.tool.Server + ":" + x.tool.Name
 }
 
+// operation returns what the PDP is asked about. A member of params that does not go on to the server is not in it, because a
+// mapping could decide by it.
 func (x exchange) operation() ask.Operation {
 	op := ask.Operation{Principal: x.Who, Era: x.Client.Era, Method: x.Request.Method, Params: x.Params, MCPx: x.Reach.MCPx.Load()}
 	if x.link != nil {
 		op.Server = x.link.Server.Name
+		op.Params = era.WithoutUnknown(x.Request.Method, x.Client.Version, x.Params, func(name string) bool {
+			switch {
+			case name == "inputResponses", name == "requestState": // the gateway has written both
+				return true
+			case slices.Contains(gatewayParams, name), name == "task" && ask.OfTool(x.Request.Method): // a call for a task is refused
+				return ask.OfTool(x.Request.Method)
+			}
+			return x.link.Server.TakesParam(x.Request.Method, name)
+		})
 	}
 	op.Tool = x.policyTool()
 	if x.fulfils != nil {
