@@ -80,6 +80,9 @@ func CapabilityID(shown string) string {
 
 // mayFile reports whether a request for a tool may be permitted with the capability that it shows.
 func (p Plan) mayFile(ctx context.Context, w refuser) (bool, *Refusal) {
+	if refusal := p.of.o.Admit(ctx, 1); refusal != nil {
+		return false, refusal
+	}
 	r := p.questions[len(p.questions)-1].requests[0]
 	r.Unknown = unknownCapability
 	d := p.pdp.Evaluate(ctx, r)

@@ -150,6 +150,9 @@ func (a *Asker) possible(ctx context.Context, op Operation, action string, unkno
 	if err != nil {
 		return false, w.unmapped(err)
 	}
+	if refusal := a.o.Admit(ctx, 1); refusal != nil {
+		return false, refusal
+	}
 	r.Unknown = unknown
 	d := pdp.Evaluate(ctx, r)
 	return d.Possible(), w.failure(d.Err())

@@ -13,7 +13,8 @@ type Bill struct {
 	key string
 
 	mu        sync.Mutex
-	paid      int
+	paid      float64   // without what the bucket got back since
+	at        time.Time // of the last payment
 	questions int
 	relayed   bool
 }
@@ -28,7 +29,7 @@ func (l *Limiter) WithBill(ctx context.Context, key string) context.Context {
 	if l == nil {
 		return ctx
 	}
-	return context.WithValue(ctx, billKey{}, &Bill{of: l, key: key, paid: 1})
+	return context.WithValue(ctx, billKey{}, &Bill{of: l, key: key, paid: 1, at: l.options.Now()})
 }
 
 // BillOf returns the bill of the message that is worked on, nil if there is none.
@@ -44,10 +45,18 @@ func (b *Bill) Pay(ctx context.Context, more int) (after time.Duration, ok bool)
 		return 0, true
 	}
 	b.mu.Lock()
+	now := b.of.options.Now()
+	b.paid = max(0, b.paid-now.Sub(b.at).Seconds()*float64(b.of.options.Rate))
+	b.at = now
 	had := b.paid
-	b.paid += more
+	b.paid += float64(more)
 	b.mu.Unlock()
-	return b.of.pay(ctx, b.key, had, more)
+	if after, ok = b.of.pay(ctx, b.key, had, more); !ok {
+		b.mu.Lock()
+		b.paid = max(0, b.paid-float64(more)) // the work is not done
+		b.mu.Unlock()
+	}
+	return after, ok
 }
 
 // Ask pays for questions that are about to be asked.

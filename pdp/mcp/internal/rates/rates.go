@@ -132,6 +132,11 @@ func (l *Limiter) Charge(key string, more int) {
 	if m == nil || l.options.Rate == rate.Inf {
 		return
 	}
+	l.take(m, more)
+}
+
+// take takes from the bucket of a meter, also what it has not. Beyond [mostOwed] nothing is owed.
+func (l *Limiter) take(m *meter, more int) {
 	most := int(m.bucket.TokensAt(l.now) + float64(l.options.Rate)*mostOwed.Seconds())
 	for more = min(more, most); more > 0; more -= l.options.Burst {
 		m.bucket.ReserveN(l.now, min(more, l.options.Burst))
@@ -143,7 +148,7 @@ const mostWait = 2 * time.Second
 
 // pay takes more from a key's bucket, of which the same work has already had some, and waits until other work owes nothing. It is
 // not ok if that takes too long or ctx ends: then the work must not go on, and after is when to try again.
-func (l *Limiter) pay(ctx context.Context, key string, had, more int) (after time.Duration, ok bool) {
+func (l *Limiter) pay(ctx context.Context, key string, had float64, more int) (after time.Duration, ok bool) {
 	wait, ok := l.reserve(key, had, more)
 	if wait <= 0 || !ok {
 		return wait, ok
@@ -169,7 +174,7 @@ func (l *Limiter) Owes(key string) bool {
 	return m != nil && l.options.Rate != rate.Inf && m.bucket.TokensAt(l.options.Now()) < 0
 }
 
-func (l *Limiter) reserve(key string, had, more int) (wait time.Duration, ok bool) {
+func (l *Limiter) reserve(key string, had float64, more int) (wait time.Duration, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.now = l.options.Now()
@@ -180,13 +185,11 @@ func (l *Limiter) reserve(key string, had, more int) (wait time.Duration, ok boo
 	case m == nil:
 		return busy, false
 	}
-	lacks := float64(min(had+more, l.options.Burst)-had) - m.bucket.TokensAt(l.now) // work may cost more than a full bucket
+	lacks := min(had+float64(more), float64(l.options.Burst)) - had - m.bucket.TokensAt(l.now) // work may cost more than a full bucket
 	if wait = time.Duration(lacks / float64(l.options.Rate) * float64(time.Second)); wait > mostWait {
 		return wait, false
 	}
-	for ; more > 0; more -= l.options.Burst {
-		m.bucket.ReserveN(l.now, min(more, l.options.Burst))
-	}
+	l.take(m, more)
 	return wait, true
 }
 

@@ -202,6 +202,7 @@ func (t *httpStream) end(cause error) {
 
 const (
 	mostResumed  = 1000
+	soonResumed  = 8 // after as short a pause as the server wants: each one is charged to the person
 	shortPause   = 10 * time.Millisecond
 	defaultPause = time.Second
 )
@@ -216,7 +217,11 @@ func (t *httpStream) resume() bool {
 		return false
 	}
 	t.pace.resumed++
-	if pause(t.ctx, max(cmp.Or(after, defaultPause), shortPause)) != nil {
+	shortest := shortPause
+	if t.pace.resumed > soonResumed {
+		shortest = defaultPause
+	}
+	if pause(t.ctx, max(cmp.Or(after, defaultPause), shortest)) != nil {
 		return false
 	}
 	_ = t.body.Close()

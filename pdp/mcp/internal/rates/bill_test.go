@@ -1,0 +1,51 @@
+package rates_test
+
+import (
+	"testing"
+	"time"
+
+	"policy-service/pdp/mcp/internal/rates"
+	"policy-service/pdp/pdptest/clock"
+)
+
+// TestBillOfRefusedWork: work that is refused pays nothing, and so gets no credit for what comes after it.
+func TestBillOfRefusedWork(t *testing.T) {
+	t.Parallel()
+	c := clock.New()
+	l := limiter(t, c, rates.Options{Rate: 50, Burst: 200})
+	l.Charge("p", 200+150) // other work owes 3 s
+	b := rates.BillOf(l.WithBill(t.Context(), "p"))
+	for range 5 {
+		if after, ok := b.Pay(t.Context(), 64); ok || after < 3*time.Second {
+			t.Fatalf("got %v, %v", after, ok)
+		}
+	}
+}
+
+// TestBillAges: what a message has paid long ago does not pay for what it causes now.
+func TestBillAges(t *testing.T) {
+	t.Parallel()
+	c := clock.New()
+	l := limiter(t, c, rates.Options{Rate: 50, Burst: 200})
+	b := rates.BillOf(l.WithBill(t.Context(), "p"))
+	b.Pay(t.Context(), 300)
+	c.Advance(time.Hour)
+	l.Charge("p", 200+150)
+	if after, ok := b.Pay(t.Context(), 3); ok {
+		t.Errorf("got %v, %v", after, ok)
+	}
+}
+
+// TestNobodyOwesMore: one message that costs much more than a full bucket keeps a person waiting for a minute and no longer.
+func TestNobodyOwesMore(t *testing.T) {
+	t.Parallel()
+	c := clock.New()
+	l := limiter(t, c, rates.Options{Rate: 1, Burst: 20})
+	b := rates.BillOf(l.WithBill(t.Context(), "p"))
+	if after, ok := b.Pay(t.Context(), 5000); !ok {
+		t.Fatalf("got %v, %v", after, ok)
+	}
+	if _, after, ok := l.Admit("p", ""); ok || after > 62*time.Second {
+		t.Errorf("got %v, %v", after, ok)
+	}
+}
