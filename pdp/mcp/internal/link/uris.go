@@ -76,7 +76,8 @@ func climbs(uri string) bool {
 const mostEscapes = 4
 
 // plain returns a URI as readers see it that know fewer characters: with ASCII in the place of wide and small forms (NFKC) and
-// of other characters that code pages of Windows and names of hosts have for a dot or a slash, and without invisible ones.
+// of other characters that code pages of Windows and names of hosts have for a dot or a slash, and without invisible ones
+// and bytes that are no UTF-8.
 func plain(uri string) string {
 	return strings.Map(func(r rune) rune {
 		switch r {
@@ -85,11 +86,11 @@ func plain(uri string) string {
 		case '\u2044', '\u2215', '\u2216', '\u29f5', '\u00a5', '\u20a9': // slashes of fractions and sets; yen and won are backslashes
 			return '/'
 		}
-		if unicode.Is(unicode.Cf, r) {
+		if unicode.In(r, unicode.Cf, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point) {
 			return -1
 		}
 		return r
-	}, norm.NFKC.String(uri))
+	}, norm.NFKC.String(strings.ToValidUTF8(uri, "")))
 }
 
 // isOverlong reports whether bytes hold an ASCII character in more bytes than one, as no UTF-8 does.
