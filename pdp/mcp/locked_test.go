@@ -360,7 +360,7 @@ func TestDriftIsBounded(t *testing.T) {
 			t.Fatal(got)
 		}
 	}
-	if n := strings.Count(s.logs.String(), `"a server is not as it is locked"`); n != 65 {
+	if n := strings.Count(s.logs.String(), `"a server is not as it is locked"`); n != 33 {
 		t.Errorf("it is logged %d times", n)
 	}
 	if err := s.gateway.Ready(); err == nil || !strings.Contains(err.Error(), "rec: more") || len(err.Error()) > 4<<10 {

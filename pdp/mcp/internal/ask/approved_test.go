@@ -154,6 +154,54 @@ func TestApprovedNot(t *testing.T) {
 	}
 }
 
+// An approval that the PDP has not settled yet, and a next round of one, are refused for a reason of their own, and permit nothing.
+func TestApprovedPending(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []ask.Errors{ask.ErrorsCOAZ, ask.ErrorsSEP, ask.ErrorsMCPX} {
+		o := people(t, func(options *ask.Options) { options.Errors = mode })
+		for _, e := range []era.Era{era.Legacy, era.Modern} {
+			call := o.call(alice(t), o.a, `{"case":"`+e.String()+`"}`)
+			call.Era = e
+			use := o.approved(call)
+			went := o.call(alice(t), o.a, `{"went":"`+e.String()+`"}`)
+			went.Era = e
+			went = o.approved(went)
+			round := goesOn(t, o.permit(went), went)
+			for name, op := range map[string]ask.Operation{"use": use, "round": round} {
+				for context, after := range map[string]int{
+					`"reason":"grant_pending","next_action":"retry","retry_after":7`: 7,
+					`"reason":"grant_pending"`:                                       5, // by the reason alone
+				} {
+					over := o.meanwhile(func(r *http.Request, _ func() (*http.Response, error)) (*http.Response, error) {
+						return says(r, `{"decision":false,"context":{`+context+`}}`), nil
+					})
+					_, got := o.outcome(op)
+					over()
+					d := told(t, got)
+					code := map[ask.Errors]int{ask.ErrorsSEP: -32401}[mode]
+					if code == 0 {
+						code = -32001
+					}
+					if got.Code != code || got.Kind != ask.Pending || got.Undecided != "" || got.Wanted != nil {
+						t.Errorf("%s, %s, %s: %+v", mode, e, name, got)
+					}
+					again := fmt.Sprintf("send the same call again after %d s", after)
+					if d.Type != "tool_call_blocked" || d.Reason != "grant_pending" || d.RetryAfter != after ||
+						!strings.HasSuffix(got.Words, again) || mode == ask.ErrorsMCPX && !strings.HasSuffix(d.Suggestion, again) || mode != ask.ErrorsMCPX && d.Suggestion != "send the call again" {
+						t.Errorf("%s, %s, %s: %+v, %s", mode, e, name, d, got.Words)
+					}
+					if name == "use" && d.AuthorizationID != op.Answered.Standing.Approvals()[0] {
+						t.Errorf("%s, %s: %+v", mode, e, d)
+					}
+				}
+				if !o.forwards(op) {
+					t.Errorf("%s, %s: %s is lost", mode, e, name)
+				}
+			}
+		}
+	}
+}
+
 // A call that people cannot be asked about has no Wanted, and no word of theirs counts for it: nothing is asked then.
 func TestApprovedNobody(t *testing.T) {
 	t.Parallel()
@@ -507,7 +555,7 @@ func TestApprovedForged(t *testing.T) {
 		op = o.brings(w, s, call)
 		over()
 		got, refusal := o.outcome(op)
-		if refusal == nil || (refusal.Kind == ask.Unavailable) != (name == "not yet") {
+		if refusal == nil || (refusal.Kind == ask.Pending) != (name == "not yet") {
 			t.Errorf("%s, without a state: %s", name, got)
 		}
 	}

@@ -126,15 +126,21 @@ const (
 	moreAsked  = 4
 )
 
-// decide asks the questions.
+// decide asks the questions. It writes one line about all that the PDP does not take: servers choose the items.
 func (l *listing) decide(ctx context.Context) *Refusal {
+	defer func() {
+		if u := l.untaken; u.items > 0 {
+			l.asker.o.Logger.WarnContext(ctx, "items are not listed: the PDP does not take the questions about them",
+				slog.Group("", "server", l.op.Server, "method", l.use), "items", u.items, "first", line(u.first, mostReason), "why", u.why)
+		}
+	}()
 	for from := 0; from < len(l.requests); {
 		n := fitting(l.requests[from:])
 		if refusal := l.asker.o.Admit(ctx, n); refusal != nil {
 			return refusal
 		}
 		for i, d := range l.pdp.EvaluateBatch(ctx, evaluation.ExecuteAll, l.requests[from:from+n]...) {
-			if err := l.answered(ctx, from+i, d); err != nil {
+			if err := l.answered(from+i, d); err != nil {
 				return l.asker.refuser(&l.op).failed(err)
 			}
 		}
@@ -152,6 +158,14 @@ type listing struct {
 	keep     []bool
 	requests []evaluation.Request
 	of       []int // the item of each request
+	untaken  untaken
+}
+
+// untaken counts the items that are hidden because the PDP does not take the questions about them.
+type untaken struct {
+	items int
+	first string
+	why   error
 }
 
 // list makes the questions about items, which are kept unless an answer says otherwise. By the letter of the binding there is no
@@ -228,10 +242,12 @@ func (l *listing) ask(n int, item Item, who *speaker) error {
 
 // answered takes the answer to the question n. A question that the PDP does not take hides its item, and no other. An item
 // that it could not decide for another reason leaves the whole list undecided.
-func (l *listing) answered(ctx context.Context, n int, d authzenclient.Decision) error {
+func (l *listing) answered(n int, d authzenclient.Decision) error {
 	var e *authzenclient.Error
 	if err := d.Err(); errors.As(err, &e) && e.Kind == authzenclient.BadItem && aboutQuestion(e) {
-		l.asker.o.Logger.WarnContext(ctx, "an item is not listed: the PDP does not take the question about it", slog.Group("", "method", l.use, "item", l.requests[n].Resource.ID), "why", err)
+		if l.untaken.items++; l.untaken.items == 1 {
+			l.untaken.first, l.untaken.why = l.requests[n].Resource.ID, err
+		}
 	} else if err != nil {
 		return err
 	}

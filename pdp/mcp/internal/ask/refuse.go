@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -59,6 +60,7 @@ const (
 	Denied      Kind = "denied"
 	Unmapped    Kind = "mapping_error" // nothing could be asked
 	Unavailable Kind = "authorization_unavailable"
+	Pending     Kind = "grant_pending" // the PDP has not settled yet whether an approval may be used
 	Withheld    Kind = "withheld"
 	Unknown     Kind = "unknown" // no such method, or tool
 	RateLimited Kind = "rate_limited"
@@ -439,12 +441,20 @@ func (w refuser) unused(by Answered, e authzenclient.Enforcement) *Refusal {
 		return w.spent(by.id(), noMore, e.String())
 	case ended, expired && next != evaluation.NextRetry:
 		return w.over(by.id(), "the approval has ended", e.String())
-	case next == evaluation.NextRetry: // it is about to count
-		return w.unavailable(after, e.String())
+	case next == evaluation.NextRetry:
+		return w.pending(by.id(), after, e.String())
 	case d.Reason() == string(evaluation.ApprovalRevoked):
 		return w.over(by.id(), "an approver took it back", e.String())
 	}
 	return w.denial(d.ReasonUser(), e.String())
+}
+
+// pending refuses a call whose approval is given, and not on record yet, or in doubt. The PDP decides again when it is sent again.
+func (w refuser) pending(id string, after time.Duration, why string) *Refusal {
+	d := data{Authorization: id, Reason: string(evaluation.ApprovalPending), Suggestion: callAgain, RetryAfter: seconds(cmp.Or(after, again))}
+	r := w.asks(d, "Whether the approval counts is not settled yet: send the same call again after "+strconv.Itoa(d.RetryAfter)+" s", why)
+	r.Kind = Pending
+	return r
 }
 
 // id is that of the approved request, "" if it is not known.

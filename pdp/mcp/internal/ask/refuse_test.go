@@ -3,6 +3,7 @@ package ask_test
 import (
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"slices"
 	"strconv"
@@ -18,6 +19,7 @@ import (
 	"policy-service/pdp/mcp/internal/rpc"
 	"policy-service/pdp/mcp/mcptest"
 	"policy-service/pdp/pdptest/lies"
+	"policy-service/pdp/pdptest/written"
 )
 
 const plainTool = `{"name":"a","inputSchema":{}}`
@@ -390,6 +392,34 @@ func TestListLies(t *testing.T) {
 		}
 		if got, refusal := s.outcome(declared); refusal == nil {
 			t.Errorf("%s, of a declared mapping: %s", lie, got)
+		}
+	}
+}
+
+// Items about which the PDP does not take the questions are one line of the log, however many a server lists.
+func TestUntakenItemsAreOneLine(t *testing.T) {
+	t.Parallel()
+	for _, e := range []era.Era{era.Legacy, era.Modern} {
+		var logs written.Text
+		s := stub(t, func(w http.ResponseWriter, r *http.Request) {
+			body, err := io.ReadAll(r.Body)
+			must(t, err)
+			one := `,{"decision":false,"context":{"error":{"status":400,"message":"m"}}}`
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = io.WriteString(w, `{"evaluations":[`+strings.Repeat(one, strings.Count(string(body), `"resource":`))[1:]+`]}`)
+		}, func(o *ask.Options) { o.Logger = slog.New(slog.NewTextHandler(&logs, nil)) })
+		var items []ask.Item
+		for n := range 300 {
+			items = append(items, ask.Item{ID: fmt.Sprintf("mem://%d/%s", n, strings.Repeat("z", 2000))})
+		}
+		op := request(alice(t), "resources/list", ``)
+		op.Era, op.Server = e, "s"
+		keep, refusal := s.Filter(t.Context(), op, items)
+		if refusal != nil || slices.Contains(keep, true) {
+			t.Errorf("%v, %+v", keep, refusal)
+		}
+		if text := logs.String(); strings.Count(text, "level=WARN") != 1 || !strings.Contains(text, "server=s method=resources/read items=300 first=mem://0/zzz") || len(text) > 2000 {
+			t.Errorf("%s", text)
 		}
 	}
 }

@@ -105,16 +105,20 @@ func (x exchange) noteRefusal(a *answer.Answer) {
 			x.g.o.Logger.Warn("no decision came", slog.Group("", "reason", r.Undecided, "method", method, "tool", x.toolName(), "tenant", x.Who.Tenant), "code", r.Code, "why", r.Why, "principal", x.Who.Key)
 		} else {
 			event, why := []any{"method", method, "code", r.Code}, slog.String("why", r.Why)
-			if r.Kind == answer.AbsentUpstream { // the network has another port in each of its errors
-				event = append(event, "tool", x.toolName())
-			} else {
+			if slices.Contains(ownWords, r.Kind) {
 				event, why = append(event, why), slog.Attr{}
+			} else {
+				event = append(event, "type", string(r.Kind), "tool", x.toolName())
 			}
 			x.g.o.Logger.Info("refused", slog.Group("", append(event, "principal", x.Who.Key)...), why)
 		}
 		x.g.people.Listeners.NotifyBlocked(x.Who, x.Request.Method, x.policyTool(), r)
 	}
 }
+
+// ownWords are the kinds of refusals whose reasons are words of policies, or of the gateway alone. Other reasons may have words of
+// a client or of a server, or a port of the network, so each could be another line of the log.
+var ownWords = []ask.Kind{ask.Denied, ask.Pending, ask.RateLimited, ask.Withheld, ask.Unknown}
 
 // policyTool is the tool of the call as policies see it, nil if there is none.
 func (x Target) policyTool() *ask.Tool {
@@ -207,7 +211,7 @@ func (x *Call) readable(a *answer.Answer) *answer.Answer {
 }
 
 // readables are the kinds of refusal that a model can read as a result. All others are errors of the protocol, or of a server.
-var readables = []ask.Kind{ask.Denied, ask.RateLimited, ask.Unavailable, ask.Withheld}
+var readables = []ask.Kind{ask.Denied, ask.Pending, ask.RateLimited, ask.Unavailable, ask.Withheld}
 
 // Flow serves all requests.
 type Flow struct {

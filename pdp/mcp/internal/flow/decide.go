@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"log/slog"
 	"maps"
 	"net/http"
 	"slices"
@@ -295,7 +296,7 @@ func (x exchange) checkArguments(ctx context.Context) *answer.Answer {
 	if err != nil {
 		text = "The arguments cannot be held against the inputSchema of the tool: " + err.Error()
 	}
-	x.g.o.Logger.Info("arguments do not fit", "tool", x.tool.Name, "server", x.tool.Server, "problems", len(problems), "costly", errors.Is(err, arguments.ErrCostly), "principal", x.Who.Key)
+	x.g.o.Logger.Info("arguments do not fit", slog.Group("", "tool", x.tool.Name, "server", x.tool.Server), "problems", len(problems), "costly", errors.Is(err, arguments.ErrCostly), "principal", x.Who.Key)
 	return &answer.Answer{Message: x.Client.Result(x.Request.Method, answer.ToolError(text).Value()), Status: http.StatusOK, Outcome: answer.Unusable}
 }
 

@@ -138,7 +138,7 @@ func (x exchange) recordEnd(ctx context.Context, how string) {
 }
 
 // askRequester lets the PDP decide again whether the requester may make the request. If not, the request ends, and the
-// fulfiller gets no further reason. If the PDP does not answer, the request still waits.
+// fulfiller gets no further reason. If the PDP does not answer, or has not settled an approval yet, the request still waits.
 func (x exchange) askRequester(ctx context.Context) (*ask.Permit, *answer.Answer) {
 	q := &x.fulfils.entry.Asked
 	op := ask.Operation{Principal: q.Who, Era: q.Era, Server: q.Tool.Server, Method: wire.MethodToolRequest, Params: q.Params, Tool: x.tool.Tool,
@@ -154,7 +154,7 @@ func (x exchange) askRequester(ctx context.Context) (*ask.Permit, *answer.Answer
 	switch {
 	case refused == nil:
 		return permit, nil
-	case refused.Kind == ask.Unavailable:
+	case refused.Kind == ask.Unavailable, refused.Kind == ask.Pending:
 		return nil, answer.Refuse(refused)
 	}
 	x.g.o.Logger.Info("who has requested a tool may not any more", "request", x.fulfils.entry.ID, "why", refused.Why, "principal", q.Who.Key)

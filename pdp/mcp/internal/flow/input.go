@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
+	"log/slog"
 	"slices"
 	"strconv"
 	"sync"
@@ -301,7 +302,7 @@ func (r *relay) cancelRequest(ctx context.Context, m rpc.Message) {
 		answer = rpc.Answer(m.ID, people.Cancels().Value())
 	}
 	if err := r.session.Notify(ctx, answer); err != nil {
-		r.exchange.g.o.Logger.Warn("the answer to a request of the server did not reach it", "server", r.exchange.link.Server.Name, "why", err)
+		r.exchange.g.o.Logger.Warn("the answer to a request of the server did not reach it", slog.Group("", "server", r.exchange.link.Server.Name), "why", err)
 	}
 }
 
@@ -396,7 +397,7 @@ func (r *relay) hold(shown rpc.Message, asked rpc.ID) *rpc.Message {
 	x := r.exchange
 	result, err := x.wait(r, shown, asked)
 	if err != nil {
-		x.g.o.Logger.Warn("a client cannot be asked", "server", x.link.Server.Name, "why", err)
+		x.g.o.Logger.Warn("a client cannot be asked", slog.Group("", "server", x.link.Server.Name), "why", err)
 		x.link.NotPassed(context.Background(), r.session, rpc.Message{ID: asked, Method: shown.Method}, era.Modern, &link.Unasked{Why: "the client cannot be asked now"})
 		return nil
 	}

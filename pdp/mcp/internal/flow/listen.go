@@ -2,6 +2,7 @@ package flow
 
 import (
 	"context"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -382,7 +383,7 @@ func (x Target) notifySession() upstream.Session {
 func (x Target) sendNotification(ctx context.Context, session upstream.Session, method string, params rpc.Object) {
 	rates.BillOf(ctx).Relay()
 	if err := session.Notify(ctx, rpc.Message{Method: method, Params: x.outgoing(ctx, session, params).Params()}); err != nil {
-		x.g.o.Logger.Warn("a notification did not reach the server", "server", x.link.Server.Name, "why", err)
+		x.g.o.Logger.Warn("a notification did not reach the server", slog.Group("", "server", x.link.Server.Name), "why", err)
 	}
 }
 

@@ -3,6 +3,7 @@ package flow
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"maps"
 	"slices"
 	"strconv"
@@ -99,7 +100,7 @@ func filtered(ctx context.Context, x exchange, all []part[*page]) (shown []jsont
 		case o.err == nil:
 			asked = true
 		case o.err.Kind == ask.Unmapped && x.link == nil:
-			x.g.o.Logger.Warn("a server is left out", "server", p.of.link.Server.Name, "method", x.Request.Method, "why", o.err.Why)
+			x.g.o.Logger.Warn("a server is left out", slog.Group("", "server", p.of.link.Server.Name, "method", x.Request.Method), "why", o.err.Why)
 			left = o.err
 			continue
 		default:
@@ -240,19 +241,23 @@ func (x exchange) page(ctx context.Context, cursors *rpc.Object) (*page, error) 
 	p.items, p.values = x.items(values)
 	if p.next = p.result.GetString("nextCursor"); x.g.servers.Several() && len(p.next) > mostCursor {
 		p.next = ""
-		x.g.o.Logger.Warn("a list ends early: the server's cursor is too large", "server", x.link.Server.Name, "method", x.Request.Method)
+		x.g.o.Logger.Warn("a list ends early: the server's cursor is too large", slog.Group("", "server", x.link.Server.Name, "method", x.Request.Method))
 	}
 	return p, nil
 }
 
 // items are the items of a page that have a name and belong to the server, with their values as clients see them.
 func (x Target) items(values []jsontext.Value) (items []ask.Item, known []jsontext.Value) {
-	by := lists[x.Request.Method].id
+	by, omitted := lists[x.Request.Method].id, link.Omissions{}
 	for _, v := range values {
 		o, err := rpc.ParseObject(v)
 		id := o.GetString(by)
 		switch {
-		case err != nil || id == "", by != "name" && !x.link.Server.Owns(id):
+		case err != nil || id == "":
+			omitted.Add("no "+by, "", err)
+			continue
+		case by != "name" && !x.link.Server.Owns(id):
+			omitted.Add("not below upstreams."+x.link.Server.Name+".uris", id, nil)
 			continue
 		case by == "name" && x.g.servers.Several():
 			id = link.PromptName(x.link.Server.Name, id)
@@ -260,6 +265,7 @@ func (x Target) items(values []jsontext.Value) (items []ask.Item, known []jsonte
 		}
 		items, known = append(items, ask.Item{ID: id, Server: x.link.Server.Name}), append(known, v)
 	}
+	omitted.Log(x.g.o.Logger, x.link.Server.Name, x.Request.Method)
 	return items, known
 }
 
@@ -388,7 +394,7 @@ func (x exchange) introduction(ctx context.Context) (server jsontext.Value, of e
 		}
 		server, err := rpc.ParseObject(p.of.link.Introduces(p.value))
 		if err != nil || len(server.Get("capabilities")) > mostCapabilities {
-			x.g.o.Logger.Warn("what a server says of itself is left out: it cannot be read, or it is too large", "server", p.of.link.Server.Name)
+			x.g.o.Logger.Warn("what a server says of itself is left out: it cannot be read, or it is too large", slog.Group("", "server", p.of.link.Server.Name))
 			continue
 		}
 		can.add(p.of.link.Server, server.GetObject("capabilities"))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"slices"
 	"strconv"
 	"strings"
@@ -253,7 +254,7 @@ func (r *relay) answerRequest(ctx context.Context, m rpc.Message) (waits *rpc.Me
 	}
 	answer.ID = m.ID
 	if err := r.session.Notify(ctx, answer); err != nil {
-		x.g.o.Logger.Warn("the answer to a request of the server did not reach it", "server", x.link.Server.Name, "why", err)
+		x.g.o.Logger.Warn("the answer to a request of the server did not reach it", slog.Group("", "server", x.link.Server.Name), "why", err)
 	}
 	return nil, nil
 }

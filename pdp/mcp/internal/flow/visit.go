@@ -201,7 +201,7 @@ func (v *Visit) respond(ctx context.Context, end *answer.Answer) {
 		} else {
 			const message = "the server did what it was asked, and its result is not kept: too many large results of this person are not read; read those first, and call again only if it may be done twice"
 			response = answer.New(answer.ResultNotKept, rpc.InternalError, message, message).Message
-			x.g.o.Logger.Warn("a large result is not sent: too many of its person are not read", "method", x.Request.Method, "principal", x.Who.Key)
+			x.g.o.Logger.Warn("a large result is not sent: too many of its person are not read", slog.Group("", "method", x.Request.Method), "principal", x.Who.Key)
 		}
 	}
 	response.ID = x.Request.ID

@@ -1,6 +1,7 @@
 package front
 
 import (
+	"log/slog"
 	"net/http"
 
 	"policy-service/pdp/mcp/internal/identity"
@@ -26,5 +27,5 @@ func (g *Front) refuseAccess(w http.ResponseWriter, who *identity.Principal) {
 
 // noteAccess logs the refusal of an access policy. Over the standard streams the client gets no refusal.
 func (g *Front) noteAccess(who *identity.Principal) {
-	g.o.Logger.Info("refused", "method", wire.MethodAccess, "code", rpc.InvalidRequest, "why", noAccess, "principal", who.Key)
+	g.o.Logger.Info("refused", slog.Group("", "method", wire.MethodAccess, "code", rpc.InvalidRequest, "why", noAccess), "principal", who.Key)
 }

@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"errors"
+	"log/slog"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -181,7 +182,7 @@ func (t *sessions) find(id string, who *identity.Principal) *session {
 		s.touch(now)
 		t.mu.Unlock()
 		if server := s.reach.Stale(); server != nil && !s.flights.Any() {
-			t.o.Logger.Warn("a session ends: the server began anew, and does not take again what the client told it", "server", server.Name, "principal", who.Key)
+			t.o.Logger.Warn("a session ends: the server began anew, and does not take again what the client told it", slog.Group("", "server", server.Name), "principal", who.Key)
 			go t.end(s)
 			return nil
 		}

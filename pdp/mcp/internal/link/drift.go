@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -51,8 +52,8 @@ func (d Drift) String() string {
 	return d.Server + ": tool " + d.Tool + ": " + string(d.Change)
 }
 
-// drifts keeps the drifts of all servers. A drift costs memory, a log line and a record once, however often a server shows
-// it. The drifts of a server are bounded.
+// drifts keeps the drifts of all servers. A drift costs memory and a record once, however often a server shows it, and all new
+// ones of a listing cost one log line. The drifts of a server are bounded.
 type drifts struct {
 	now func() time.Time
 
@@ -196,8 +197,12 @@ func (g *Servers) note(l *Link, file *lock.File, changes []lock.Change, whole bo
 	now, news, record := g.drifts.listed(file, l.tools.drifts, changes, whole)
 	l.tools.drifts = now
 	l.tools.mu.Unlock()
-	for _, d := range news {
-		g.o.Logger.Warn("a server is not as it is locked", "what", d.String(), "enforced", g.o.Lock.Enforce, "locked", d.Locked, "found", d.Found)
+	if len(news) > 0 {
+		counts, first := map[lock.Kind]int{}, news[0]
+		for _, d := range news {
+			counts[d.Change]++
+		}
+		g.o.Logger.Warn("a server is not as it is locked", "server", first.Server, "what", first.String(), "new", counts, "enforced", g.o.Lock.Enforce, "locked", first.Locked, "found", first.Found)
 	}
 	for _, d := range record {
 		if s := now[d]; g.o.Lock.Record != nil {
@@ -216,6 +221,6 @@ func (g *Servers) record(d Drift, s *sighting) {
 	s.failed, s.again = err != nil, g.o.Now().Add(driftAgain)
 	g.drifts.mu.Unlock()
 	if err != nil && !before {
-		g.o.Logger.Error("a difference from the lock is not on the PDP's record", "what", d.String(), "why", err)
+		g.o.Logger.Error("a difference from the lock is not on the PDP's record", slog.Group("", "server", d.Server), "what", d.String(), "why", err)
 	}
 }

@@ -3,6 +3,7 @@ package link
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"maps"
 	"slices"
 	"sync"
@@ -527,7 +528,7 @@ func (l *Link) NoteAnswer(method string, err error) {
 	l.NotifyLater(method)
 	l.Server.tried(context.Background(), err)
 	if err != ErrForbidden {
-		l.of.o.Logger.Warn("a server is left out", "server", l.Server.Name, "method", method, "why", err)
+		l.of.o.Logger.Warn("a server is left out", slog.Group("", "server", l.Server.Name, "method", method), "why", err)
 	}
 	if l.hasArrived(method, l.of.o.Now(), l.of.o.Lock.current()) { // it came just after the wait, before it was pending
 		l.announce(changes[method])

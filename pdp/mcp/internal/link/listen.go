@@ -3,6 +3,7 @@ package link
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"maps"
 	"slices"
 	"time"
@@ -354,7 +355,7 @@ func (l *Listener) Rejoin(ctx context.Context) (agreed Wants, err error) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
 	if agreed, err = l.Join(ctx); err != nil {
-		l.link.of.o.Logger.Info("the server has no stream of its own", "server", l.link.Server.Name, "why", err)
+		l.link.of.o.Logger.Info("the server has no stream of its own", slog.Group("", "server", l.link.Server.Name), "why", err)
 	}
 	return agreed, err
 }
@@ -393,7 +394,7 @@ func (l *Link) RelayNotifications(ctx context.Context, by Listening, heard <-cha
 			if errors.Is(e.err, ErrClosed) { // the link is closed
 				return
 			}
-			l.of.o.Logger.Info("the server has no stream of its own", "server", l.Server.Name, "why", e.err)
+			l.of.o.Logger.Info("the server has no stream of its own", slog.Group("", "server", l.Server.Name), "why", e.err)
 			if e.acknowledged >= 0 {
 				wait = firstPause
 			}

@@ -3,6 +3,7 @@ package link
 import (
 	"context"
 	"encoding/json"
+	"log/slog"
 	"maps"
 	"slices"
 	"sync"
@@ -172,7 +173,7 @@ type compiledSchema struct {
 func (g *Servers) schema(file *lock.File, server, name string) (*arguments.Schema, error) {
 	made, unjudged := g.schemas.made(file, file.Servers[server].Tools[name], g.o.Lock.Arguments)
 	if unjudged != nil { // not while holding the mutex: a log may block
-		g.o.Logger.Warn("the arguments of a tool are not held against its inputSchema", "server", server, "tool", name, "why", unjudged)
+		g.o.Logger.Warn("the arguments of a tool are not held against its inputSchema", slog.Group("", "server", server), "tool", name, "why", unjudged)
 	}
 	return made.schema, made.err
 }

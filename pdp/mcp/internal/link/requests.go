@@ -2,6 +2,7 @@ package link
 
 import (
 	"context"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -72,7 +73,7 @@ func (l *Link) NotPassed(ctx context.Context, s upstream.Session, m rpc.Message,
 		answer = rpc.Answer(m.ID, jsontext.Value(`{}`))
 	}
 	if err := s.Notify(ctx, answer); err != nil {
-		l.of.o.Logger.Warn("the answer to a request of the server did not reach it", "why", err)
+		l.of.o.Logger.Warn("the answer to a request of the server did not reach it", slog.Group("", "server", l.Server.Name), "why", err)
 	}
 }
 

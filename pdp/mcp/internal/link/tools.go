@@ -50,7 +50,7 @@ type Listing struct {
 	Rest   rpc.Object       // the other members of the result, around an empty list of tools
 	Of     upstream.Session
 	locking
-	nameless int
+	omitted Omissions
 }
 
 // LooksLikeAnother reports whether a person could take a tool for another one in the listing, by its name.
@@ -214,9 +214,7 @@ func (g *Servers) fetch(ctx context.Context, l *Link, who *identity.Principal, c
 		}
 		next := result.GetString("nextCursor")
 		if next == "" || next == cursor {
-			if all.nameless > 0 {
-				g.o.Logger.Warn("tools are left out: they have no name", "server", l.Server.Name, "tools", all.nameless)
-			}
+			all.omitted.Log(g.o.Logger, l.Server.Name, "tools/list")
 			return all, nil
 		}
 		cursor = next
@@ -229,7 +227,7 @@ func (g *Servers) add(all *Listing, s *Server, definition jsontext.Value, before
 	o, err := rpc.ParseObject(definition)
 	name := o.GetString("name")
 	if err != nil || name == "" {
-		all.nameless++
+		all.omitted.Add("no name", "", err)
 		return
 	}
 	if s.Hidden[name] { // its name stays free for another tool
@@ -238,7 +236,7 @@ func (g *Servers) add(all *Listing, s *Server, definition jsontext.Value, before
 	shown := g.ToolName(s.Name, name)
 	alike := g.alike(shown)
 	if other, twice := all.taken[alike]; twice {
-		g.o.Logger.Warn("a tool is left out: the server lists two by that name, or by names that clients could take for one", "server", s.Name, "tool", name)
+		all.omitted.Add("two by one name, or by names that clients could take for one", name, nil)
 		if other != nil {
 			all.Tools = slices.DeleteFunc(all.Tools, func(t *Tool) bool { return t == other })
 			delete(all.ByName, other.Shown)
@@ -256,7 +254,7 @@ func (g *Servers) add(all *Listing, s *Server, definition jsontext.Value, before
 	}
 	if !t.is(definition, all) {
 		if t, err = g.compile(s, shown, o, definition, all); err != nil {
-			g.o.Logger.Warn("a tool is left out", "server", s.Name, "tool", name, "why", err)
+			all.omitted.Add("unusable", name, err)
 			all.taken[alike] = nil // another tool of this name is left out too
 			all.differs(definition)
 			return

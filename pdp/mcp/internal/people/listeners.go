@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"log/slog"
 	"maps"
 	"net/http"
 	"slices"
@@ -137,7 +138,7 @@ func (l *listeners) welcome(ctx context.Context, who *identity.Principal) rpc.Me
 	may, refused := l.g.o.Asker.MayCall(ctx, who, l.g.o.Servers)
 	switch {
 	case refused != nil:
-		l.g.o.Logger.Warn("nobody knows what a listener may call", "why", refused.Why, "principal", who.Key)
+		l.g.o.Logger.Warn("nobody knows what a listener may call", slog.Group("", "tenant", who.Tenant), "why", refused.Why, "principal", who.Key)
 	case may:
 		w.TokenType = wire.TokenFull
 	}

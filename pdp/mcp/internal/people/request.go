@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"errors"
+	"log/slog"
 	"net/http"
 	"slices"
 	"strconv"
@@ -230,7 +231,7 @@ func (r *Request) file() *answer.Answer {
 		return answer.Internal(err)
 	}
 	if r.entry, err = x.requests.File(id, x.Who.Account(), q, size); err != nil { // there is no room
-		x.o.Logger.Warn("a request for a tool is not taken", "why", err, "principal", x.Who.Key)
+		x.o.Logger.Warn("a request for a tool is not taken", slog.Group("", "tenant", x.Who.Tenant), "why", err, "principal", x.Who.Key)
 		return answer.Limited("", again)
 	}
 	r.id = q.ID

@@ -41,10 +41,10 @@ func (g *People) Vote(ctx context.Context, who *identity.Principal, c link.Clien
 		return answer.Invalid("this decision cannot be read, and nothing was decided: " + err.Error())
 	}
 	status, no := g.sendVote(ctx, who, said)
-	g.o.Logger.Info("somebody decides about an approval request", "approval", said.AuthorizationID, "principal", who.Key, "taken", no == nil, "status", status)
-	if no != nil {
+	if no != nil { // the log has the refusal
 		return no
 	}
+	g.o.Logger.Info("somebody has decided about an approval request", "approval", said.AuthorizationID, "principal", who.Key, "status", status)
 	if status != "pending" {
 		g.desk.Heed(g.o.Asker.PDP(who), said.AuthorizationID)
 	}
