@@ -72,10 +72,10 @@ func folds(id string) []string {
 }
 
 // Skeleton returns a text with each character as the ASCII that it looks like, as far as it looks like any. It leaves out
-// invisible characters and the marks on letters.
+// invisible characters, and marks on and around letters.
 func Skeleton(text string) string {
 	return strings.Map(func(r rune) rune {
-		if unicode.Is(unicode.Mn, r) {
+		if unicode.Is(unicode.M, r) {
 			return -1
 		}
 		return r

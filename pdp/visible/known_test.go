@@ -98,3 +98,12 @@ func BenchmarkKnown(b *testing.B) {
 		}
 	})
 }
+
+// TestSkeletonHasNoMarks: neither on letters nor around them.
+func TestSkeletonHasNoMarks(t *testing.T) {
+	for _, text := range []string{"PIN", "PI\u0301N", "P\u20e3IN", "PI\u20ddN", "P\u093eIN", "\u0420IN", "ＰＩＮ"} {
+		if got := visible.Skeleton(text); got != "PIN" {
+			t.Errorf("%+q is %+q", text, got)
+		}
+	}
+}

@@ -20,6 +20,12 @@ import (
 // mostAddress is the length in bytes of the address of a page.
 const mostAddress = 2 << 10
 
+// A longer message has noSecrets without being searched for secrets, and a larger form is refused: servers choose the lengths.
+const (
+	mostSearched = 16 << 10
+	mostForm     = 64 << 10
+)
+
 // noSecrets is the gateway's own line in a message that names a secret. Honest messages do: "Pin this issue?".
 const noSecrets = "Do not enter passwords or codes here"
 
@@ -42,7 +48,11 @@ func (s *Server) elicitation(params rpc.Object) (rpc.Object, *Unasked) {
 			notes = append(notes, shown.Notes[:len(shown.Notes)-shown.CutNotes]...)
 		}
 	} else {
-		schema, err := rpc.ParseObject(params.Get("requestedSchema"))
+		asked := params.Get("requestedSchema")
+		if len(asked) > mostForm {
+			return built, &Unasked{Why: tooLarge}
+		}
+		schema, err := rpc.ParseObject(asked)
 		if err != nil {
 			return built, &Unasked{Why: "requestedSchema cannot be read"}
 		}
@@ -58,7 +68,7 @@ func (s *Server) elicitation(params rpc.Object) (rpc.Object, *Unasked) {
 		asks += "; careful: " + careful
 	}
 	message := asks + "] " + strings.NewReplacer("\n", "\n> ", "\t", " ").Replace(visible.Lines(text))
-	if asksForSecret(text) { // before a text that may be long
+	if len(text) > mostSearched || asksForSecret(text) { // before a text that may be long
 		message = noSecrets + "\n" + message
 	}
 	return built.With("message", rpc.String(message)).With(member, about), nil
@@ -83,6 +93,7 @@ func (s *Server) refusesPage(address string) *Unasked {
 const (
 	noSecret  = "no form asks for a password, or for another secret"
 	unseen    = "a name or choice of the form has characters that cannot be seen; write visible characters alone"
+	tooLarge  = "a form has 64 KiB at most; ask for less at once"
 	noField   = "a field of the form is none of MCP: a string, number, integer, boolean, or an array of choices"
 	noChoices = "the choices of a field are not as MCP has them: texts in enum, or objects with const and title"
 )
@@ -152,7 +163,7 @@ func (f *form) field(name string, v jsontext.Value) jsontext.Value {
 		case member == "title", member == "description":
 			return f.text(v)
 		case member == "default":
-			return f.preset(kind, v)
+			return f.preset(kind, v, choicesOf(kind, field))
 		case !slices.Contains(members, member):
 			return nil
 		}
@@ -233,15 +244,15 @@ func (f *form) text(v jsontext.Value) jsontext.Value {
 	return rpc.String(shown)
 }
 
-// preset returns the value that a field begins with, nil if it is not of the field's type, or if a person does not see what
-// it is.
-func (f *form) preset(kind string, v jsontext.Value) jsontext.Value {
+// preset returns the value that a field begins with, nil if it is not of the field's type, if it is none of the choices of a
+// field that has some, or if a person does not see what it is.
+func (f *form) preset(kind string, v jsontext.Value, choices []string) jsontext.Value {
 	switch k := v.Kind(); {
 	case kind == "string" && k == '"':
-		return f.preseen(v)
+		return f.preseen(v, choices)
 	case kind == "array" && k == '[':
 		all, err := rpc.Elements(v)
-		if err != nil || slices.ContainsFunc(all, func(one jsontext.Value) bool { return f.preseen(one) == nil }) {
+		if err != nil || slices.ContainsFunc(all, func(one jsontext.Value) bool { return f.preseen(one, choices) == nil }) {
 			return nil
 		}
 		return v
@@ -251,14 +262,39 @@ func (f *form) preset(kind string, v jsontext.Value) jsontext.Value {
 	return nil
 }
 
-func (f *form) preseen(v jsontext.Value) jsontext.Value {
+func (f *form) preseen(v jsontext.Value, choices []string) jsontext.Value {
 	switch text := textOf(v); {
 	case asksForSecret(text):
 		return f.refuse(noSecret)
-	case v.Kind() != '"' || !isSeen(text):
+	case v.Kind() != '"' || !isSeen(text), choices != nil && !slices.Contains(choices, text):
 		return nil
 	}
 	return v
+}
+
+// choicesOf returns the choices of a field that clients get, nil if any value answers it.
+func choicesOf(kind string, field rpc.Object) (choices []string) {
+	titled := "oneOf"
+	if kind == "array" {
+		field, _ = rpc.ParseObject(field.Get("items"))
+		titled = "anyOf"
+	}
+	of, isTitled := field.Get(titled), true
+	if of == nil {
+		of, isTitled = field.Get("enum"), false
+	}
+	if of != nil {
+		choices = []string{}
+	}
+	all, _ := rpc.Elements(of)
+	for _, one := range all {
+		if isTitled {
+			o, _ := rpc.ParseObject(one)
+			one = o.Get("const")
+		}
+		choices = append(choices, textOf(one))
+	}
+	return choices
 }
 
 // choice returns a choice as the server wrote it: it comes back in the answer.
@@ -268,7 +304,7 @@ func (f *form) choice(v jsontext.Value) jsontext.Value {
 		return f.refuse(noChoices)
 	case asksForSecret(text):
 		return f.refuse(noSecret)
-	case !isSeen(text):
+	case text == "" || !isSeen(text):
 		return f.refuse(unseen)
 	}
 	return v

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -172,9 +173,6 @@ func TestFormIsSeen(t *testing.T) {
 		if got, why := shown(t, ofFields(quoted+`:{"type":"string"}`)); why != unseen {
 			t.Errorf("the name %s is shown: %s %s", quoted, got, why)
 		}
-		if name == "" { // "none of these"
-			continue
-		}
 		for _, field := range []string{`{"type":"string","enum":["x",NAME]}`, `{"type":"string","oneOf":[{"const":NAME,"title":"x"}]}`, `{"type":"array","items":{"type":"string","enum":[NAME]}}`} {
 			if got, why := shown(t, ofFields(`"a":`+strings.Replace(field, "NAME", quoted, 1))); why != unseen {
 				t.Errorf("the choice %s is shown: %s %s", quoted, got, why)
@@ -240,6 +238,9 @@ func TestNoFormAsksForASecret(t *testing.T) {
 		"Paste the access-token here", "ｓｅｃｒｅｔ", "c r e d e n t i a l", "Passwort", "contraseña", "пароль", "密码", "パスワード",
 		"pin", "PIN", "pins", "userPin", "USER_PIN", "PINCode", "pin2", "p.i.n", "P I N", "p1n", "p!n", "рin", "p\u200bi\u200bn", "Enter the PIN!", "pwd", "OTP", "0tp", "o-t-p code", "2FA", "2fa code",
 		"CVC", "cvc2", "CVV", "SSN", "s.s.n.", "seed", "Seed phrase", "recovery code", "accountRecovery", "passcode", "pass phrase", "one-time code", "Verification code", "security  code", "Card number",
+		"C.V.V.", "C V V", "C-V-V", "cv-v", "Your CVV2", "OTPcode", "userPINcode", "PINnumber", "myPINs", "PINfield", "PIN™", "Your PIN™", "PINº", "PINⁿ", "PIN№", "P⃣IN", "PI⃝N", "Pass⃠word",
+		"pass|word", "pass!word", "pass@word", "to-ken", "P1N1", "P1N2", "p1n2", "pa55-w0rd", "secre7", "🅿🅸🅽", "🇵🇮🇳", "ØTP", "øtp", "PłN", "passwөrd", "paßwort", "mots de passe", "PI-N", "2-FA", "P.l.N", "P|N", "PlN",
+		"userpin", "otpcode", "yourpins", "CREDENTIAL", "credentlal", "SOCIAL SECURITY", "t-0-k-e-n", "t o k e n", "passvvord", "rnnemonic", "API key", "pass 9 word",
 	}
 	for _, secret := range secrets {
 		text := string(rpc.String(secret))
@@ -258,9 +259,74 @@ func TestNoFormAsksForASecret(t *testing.T) {
 	}
 	for _, text := range []string{
 		"Shipping address", "opinion", "Pinned", "spin", "compass", "Postal code", "Code review", "Which passengers?", "email", "seeded", "speed", "Pile", "stop", "topic", "Branch name", "Größe", "日本語", "Число", "class nr. 5", "userName", "A/B test",
+		"spinning", "opinion", "shipping", "Pinterest", "Topic words", "Doc width", "basic wage", "PLN", "Assign to Ken", "Assign to Ken's team", "Fly into Kenya", "Shown on the public website", "option", "adoption",
+		"passenger", "seedling", "hotpot", "compass keyboard", "Step 1 of 2", "5 °C", "Acme™", "3º", "बिंदु",
 	} {
 		if got, why := shown(t, ofFields(string(rpc.String(text))+`:{"type":"string","title":`+string(rpc.String(text))+`}`)); why != "" || strings.Contains(got, noSecrets) {
 			t.Errorf("%q is refused, or has the gateway's line: %s %s", text, got, why)
+		}
+	}
+}
+
+// TestAFormBeginsWithAChoice: a preset of which no choice tells a person is left out, wherever else the field has it.
+func TestAFormBeginsWithAChoice(t *testing.T) {
+	for _, field := range []string{
+		`{"type":"string","enum":["x","y"]DEFAULT}`, `{"type":"string","oneOf":[{"const":"x","title":"z"},{"const":"y","title":"Y"}]DEFAULT}`,
+		`{"type":"string","enum":["z"],"items":{"enum":["z"]},"oneOf":[{"const":"x"}]DEFAULT}`, `{"type":"string","enum":["x"],"items":{}DEFAULT}`,
+		`{"type":"array","items":{"type":"string","enum":["x","y"]}DEFAULT}`, `{"type":"array","enum":["z"],"items":{"enum":["z"],"anyOf":[{"const":"x","title":"z"}]}DEFAULT}`,
+	} {
+		quote := func(text string) string {
+			if strings.HasPrefix(field, `{"type":"array"`) {
+				return `["` + text + `"]`
+			}
+			return `"` + text + `"`
+		}
+		for text, stays := range map[string]bool{"x": true, "z": false} {
+			preset := `,"default":` + quote(text)
+			got, why := shown(t, ofFields(`"a":`+strings.Replace(field, "DEFAULT", preset, 1)))
+			if why != "" || strings.Contains(got, preset) != stays {
+				t.Errorf("%s with %s: %s %s", field, preset, got, why)
+			}
+		}
+	}
+	for _, field := range []string{`{"type":"array","items":{"enum":["x","y"]},"default":["x","z"]}`, `{"type":"string","enum":[],"default":"z"}`} {
+		if got, why := shown(t, ofFields(`"a":`+field)); why != "" || strings.Contains(got, "default") {
+			t.Errorf("%s %s", got, why)
+		}
+	}
+}
+
+// TestLongFormsCostLittle: what is sought in them costs room in proportion to a text, whose length has a bound.
+func TestLongFormsCostLittle(t *testing.T) {
+	bytesOf := func(do func()) uint64 {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		do()
+		runtime.ReadMemStats(&after)
+		return after.TotalAlloc - before.TotalAlloc
+	}
+	for _, unit := range []string{"a ", "9 ", "p.", "pi n ", "ø", "P1", "c v ", "userOld ", "vv"} {
+		text := strings.Repeat(unit, mostSearched/4/len(unit))
+		asksForSecret(text) // once, for the tables
+		one, four := bytesOf(func() { asksForSecret(text) }), bytesOf(func() { asksForSecret(strings.Repeat(text, 4)) })
+		if four > 6*one {
+			t.Errorf("%q: %d bytes for a text, and %d for one of four times the length", unit, one, four)
+		}
+	}
+	message := func(length int) (got, why string) {
+		return shown(t, `{"message":"`+strings.Repeat("a ", length/2)+`","requestedSchema":{}}`)
+	}
+	if got, why := message(mostSearched); why != "" || strings.Contains(got, noSecrets) {
+		t.Errorf("a message that is searched: %.90s %s", got, why)
+	}
+	for _, length := range []int{mostSearched + 2, 4 << 20} {
+		if got, why := message(length); !strings.HasPrefix(got, `{"message":"`+noSecrets+`\n[files asks] a a`) {
+			t.Errorf("a message of %d bytes: %.90s %s", length, got, why)
+		}
+	}
+	for length, want := range map[int]string{mostForm / 2: "", mostForm: tooLarge, 4 << 20: tooLarge} {
+		if got, why := shown(t, ofFields(`"a":{"type":"string","title":"`+strings.Repeat("a ", length/2)+`"}`)); why != want {
+			t.Errorf("a form of %d bytes: %.90s %s", length, got, why)
 		}
 	}
 }
