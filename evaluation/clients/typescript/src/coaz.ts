@@ -83,13 +83,20 @@ const namesOf = (part: Part) => (part === "action" ? ["name"] : ["type", "id"]);
 
 /** Returns a copy of the mapping in a tool's definition, undefined if it has none. It throws where that cannot be said. */
 export function declarationOf(tool: unknown): Json | undefined {
-	if (!isObject(tool as Json)) fail("", "the tool's definition is no object");
+	if (!isPlain(tool)) fail("", "the tool's definition is no plain object");
 	const { coaz, inputSchema } = tool as { [name: string]: unknown };
 	if (coaz === true) fail("", "the tool says coaz: true, and its dialect is not read here");
 	if (inputSchema === undefined) return undefined;
-	if (!isObject(inputSchema as Json)) fail("", "the inputSchema of the tool's definition is no object");
-	if (!Object.hasOwn(inputSchema as object, "x-authzen-mapping")) return undefined;
-	return plain((inputSchema as { [name: string]: unknown })["x-authzen-mapping"], "the mapping");
+	if (!isPlain(inputSchema)) fail("", "the inputSchema of the tool's definition is no plain object");
+	if (!Object.hasOwn(inputSchema, "x-authzen-mapping")) return undefined;
+	return plain(inputSchema["x-authzen-mapping"], "the mapping");
+}
+
+/** Reports whether JSON shows an object's own members, and no others. */
+function isPlain(v: unknown): v is { [name: string]: unknown } {
+	if (!isObject(v as Json) || "toJSON" in (v as object)) return false;
+	const prototype = Object.getPrototypeOf(v);
+	return prototype === null || Object.getPrototypeOf(prototype) === null; // it may be an object of another realm
 }
 
 /** Reads mappings by the rules of one deployment. */

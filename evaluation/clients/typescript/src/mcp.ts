@@ -184,6 +184,10 @@ class Rules {
 	}
 
 	questions({ method, params }: JSONRPCRequest, extra: MessageExtraInfo | undefined): Questions {
+		// McpServer looks up new URL(uri): file:///public/../secret would be asked about as it is written
+		if (typeof params?.uri === "string" && (!URL.canParse(params.uri) || new URL(params.uri).href !== params.uri)) {
+			throw new MappingError("", "params.uri is not written as a server reads it; send what new URL(uri).href is");
+		}
 		const operation = { method, params, token: (this.options.claims ?? claimsOf)(extra?.authInfo) };
 		const defined = this.#defined || "tools" in this.options;
 		const declared = method === "tools/call" && defined ? this.#declaredBy(params?.name) : undefined;

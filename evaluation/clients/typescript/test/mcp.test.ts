@@ -6,7 +6,7 @@ import { after, before, test } from "node:test";
 import { Client as McpClient } from "@modelcontextprotocol/sdk/client/index.js";
 import { InMemoryTransport } from "@modelcontextprotocol/sdk/inMemory.js";
 import { Server } from "@modelcontextprotocol/sdk/server/index.js";
-import { McpServer } from "@modelcontextprotocol/sdk/server/mcp.js";
+import { McpServer, ResourceTemplate } from "@modelcontextprotocol/sdk/server/mcp.js";
 import {
 	CallToolRequestSchema,
 	type CallToolResult,
@@ -14,6 +14,7 @@ import {
 	ListRootsResultSchema,
 	ListToolsRequestSchema,
 	McpError,
+	SubscribeRequestSchema,
 } from "@modelcontextprotocol/sdk/types.js";
 import { z } from "zod";
 import { Binding, Mapping } from "../src/coaz.js";
@@ -194,8 +195,8 @@ const mapped = (name: string) => ({
 const tools = [mapped("get"), { name: "older", coaz: true, inputSchema: { type: "object" as const } }];
 
 /** A raw client before a guarded server. */
-async function session(options: Partial<GuardOptions> = {}) {
-	const server = new Server({ name: "s", version: "1" }, { capabilities: { tools: {} } });
+async function session(options: Partial<GuardOptions> = {}, other?: McpServer) {
+	const server = other?.server ?? new Server({ name: "s", version: "1" }, { capabilities: { tools: {} } });
 	const ran: string[] = [];
 	const stopped: string[] = [];
 	let began = () => {};
@@ -270,6 +271,55 @@ test("the guard lets through what is permitted, and nothing else", async () => {
 	await s.send({ method: "notifications/x" });
 	await s.ask("ping");
 	assert.deepEqual([s.ran, s.errors.length], [["yes", "secret", "roots"], 2]);
+});
+
+test("a URI that the server would read as another one is not asked about", async () => {
+	const server = new McpServer({ name: "s", version: "1" }, { capabilities: { resources: { subscribe: true }, tools: {} } });
+	const ran: string[] = [];
+	const read = (uri: URL) => {
+		ran.push(uri.href);
+		return { contents: [{ uri: uri.href, text: "read" }] };
+	};
+	server.registerResource("secret", "file:///secret", {}, read);
+	server.registerResource(
+		"note",
+		new ResourceTemplate("file:///public/{name}", { list: undefined, complete: { name: () => ["a"] } }),
+		{},
+		read,
+	);
+	server.server.setRequestHandler(SubscribeRequestSchema, ({ params }) => {
+		ran.push(params.uri);
+		return {};
+	});
+	const s = await session({}, server);
+	asked.length = 0;
+	for (const method of ["resources/read", "resources/subscribe", "resources/unsubscribe"]) {
+		for (const uri of [
+			"file:///public/../secret",
+			"file:///public/%2e%2E/secret",
+			"file:///public\\..\\secret",
+			"file:///sec\tret",
+			" file:///secret",
+			"FILE:///secret",
+			"file://localhost/secret",
+			"secret",
+			"",
+		])
+			assert.equal(codeOf(await s.ask(method, { uri })), -32602, `${method} ${uri}`);
+	}
+	assert.deepEqual([asked.length, ran], [0, []]);
+	for (const uri of ["file:///secret", "file:///public/a%20b"]) assert.ok((await s.ask("resources/read", { uri })).result);
+	assert.ok((await s.ask("resources/subscribe", { uri: "mem://notes" })).result);
+	// the server finds the text of a template as it is written
+	const ref = { type: "ref/resource", uri: "file:///public/{name}" };
+	assert.ok((await s.ask("completion/complete", { ref, argument: { name: "name", value: "" } })).result);
+	assert.equal(
+		codeOf(
+			await s.ask("completion/complete", { ref: { ...ref, uri: "file:///a/../public/{name}" }, argument: { name: "name", value: "" } }),
+		),
+		-32602,
+	);
+	assert.deepEqual(ran, ["file:///secret", "file:///public/a%20b", "mem://notes"]);
 });
 
 test("an error of the server whose result is to be changed is withheld", async () => {
@@ -361,6 +411,15 @@ test("a definition that is none is not passed over for the default mapping", asy
 		{ inputSchema: [] },
 		{ inputSchema: "x" },
 		{ inputSchema: null },
+		new (class {
+			name = "get";
+			inputSchema = {};
+		})(),
+		{ name: "get", inputSchema: new (class {})() },
+		{ name: "get", inputSchema: Object.create(mapped("get").inputSchema) },
+		{ name: "get", toJSON: () => mapped("get") }, // tools/list shows its mapping
+		{ name: "get", inputSchema: { toJSON: () => mapped("get").inputSchema } },
+		{ name: "get", inputSchema: Object.create(Object.create(null, { toJSON: { value: () => mapped("get").inputSchema } })) },
 	];
 	for (const definition of odd) {
 		const s = await session({ tools: () => definition });
