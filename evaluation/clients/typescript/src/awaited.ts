@@ -15,6 +15,10 @@ class Awaitable<T> extends Promise<T> {
 		const next = super.then(yes, no);
 		return typeof yes === "function" ? next : awaitable(next, this.asked); // after catch, it is still to be awaited
 	}
+
+	override finally(done?: (() => void) | null): Promise<T> {
+		return awaitable(super.finally(done), this.asked);
+	}
 }
 
 const reported = new Set<string>();

@@ -167,10 +167,11 @@ for (let n = 0; n < 3; n++) {
 }
 [q, q].every((q) => client.authorize(q));
 while (!client.authorize(q));
-if (!client.authorize(q).catch(() => false)) throw "no";`);
+if (!client.authorize(q).catch(() => false)) throw "no";
+if (!client.authorize(q).finally(() => {})) throw "no";`);
 	const says = /^policy-service-client: nobody awaited authorize at .*:(\d+):\d+\)?: .*; use enforce\(question, act\)$/;
 	const lines = log.map((line) => Number(says.exec(line)?.[1])).sort((a, b) => a - b); // answers come in any order
-	assert.deepEqual(lines, [6, 9, 10, 11], log.join("\n"));
+	assert.deepEqual(lines, [6, 9, 10, 11, 12], log.join("\n"));
 });
 
 test("a permit that somebody awaits is none", async () => {
@@ -179,6 +180,7 @@ const later = async () => client.authorize(q);
 await Promise.all([client.authorize(q), later(), client.authorize(q).then(() => {}), client.authorize(q).finally(() => {})]);
 await Promise.race([client.authorize(q)]);
 await client.authorize(q).catch(() => {});
+await client.authorize(q).finally(() => {}).finally(() => {});
 await client.authorize(q).catch(() => {}).catch(() => {}).then(() => {});
 await client.enforce(q, () => {});
 await client.evaluate(q, { allow: () => {}, deny: () => {} });`);
