@@ -72,10 +72,10 @@ func (c *Client) ask(ctx context.Context, a asking, read func(reply) *Error) (id
 	for n := 0; ; n++ {
 		if err = c.once(ctx, a, id, read); err == nil || !c.mayRepeat(ctx, a, err, n) {
 			switch outcome = outcomeOf(err); {
-			case a.breaker != nil || !err.ofCaller():
-			case c.chosen:
-				outcome = undecided // it is about the tenant
-			default:
+			case a.breaker != nil:
+			case c.chosen && (err.ofCaller() || err != nil && (err.Kind == Odd || err.Status == http.StatusTooManyRequests)):
+				outcome = undecided // it may be about the tenant
+			case err.ofCaller():
 				outcome = failed
 			}
 			return id, err

@@ -98,6 +98,36 @@ func ofTenants() []testCase {
 			{call: about("elsewhere"), want: refusal(404), asked: 1},
 			{call: about("default"), want: done, asked: 1},
 		}},
+		{name: "a tenant that asks too often", lie: func() http.HandlerFunc { return badFor("acme", says(429, "{}")) }, options: circuit, steps: []step{
+			{call: about("acme"), want: result{Kind: "unavailable", Status: 429}, asked: 1},
+			{call: about("acme"), want: result{Kind: "unavailable", Status: 429}, asked: 1},
+			{call: about("acme"), want: result{Kind: "unavailable", Status: 429}, asked: 1},
+			{call: about("default"), want: result{Allowed: true, Acted: 1, Result: "done"}, asked: 1},
+		}},
+		{name: "a tenant whose answers are too large", lie: func() http.HandlerFunc {
+			return badFor("acme", says(200, `{"decision":true,"context":{"x":"`+strings.Repeat("x", 2<<20)+`"}}`))
+		}, options: circuit, steps: []step{
+			{call: about("acme"), want: undecided("odd"), asked: 1},
+			{call: about("acme"), want: undecided("odd"), asked: 1},
+			{call: about("acme"), want: undecided("odd"), asked: 1},
+			{call: about("default"), want: result{Allowed: true, Acted: 1, Result: "done"}, asked: 1},
+		}},
+		{name: "too many requests of the client itself", lie: func() http.HandlerFunc { return says(429, "{}") }, options: circuit, steps: []step{
+			{call: about(""), want: result{Kind: "unavailable", Status: 429}, asked: 1},
+			{call: about(""), want: result{Kind: "unavailable", Status: 429}, asked: 1},
+			{call: about(""), want: undecided("open"), asked: -1},
+		}},
+	}
+}
+
+// badFor answers about one tenant with bad, and about others with yes.
+func badFor(tenant string, bad http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, "/tenants/"+tenant+"/") {
+			bad(w, r)
+			return
+		}
+		says(200, `{"decision":true}`)(w, r)
 	}
 }
 

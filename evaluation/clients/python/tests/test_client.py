@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import decimal
+import enum
+import functools
 import json
 import pickle
 import re
@@ -465,6 +467,41 @@ class Repeats(Tests):
                     client.for_tenant(name)
             of_another: Any = {**QUESTION, "tenant": "globex"}
             self.no(lambda: acme.authorize(of_another), "not_asked")
+
+    def test_credentials_of_tenants(self) -> None:
+        def named(tenant: str = "default") -> str:
+            return "key-of-" + tenant
+
+        def required(name: str, /) -> str:
+            return "key-of-" + name
+
+        def other(timeout: float = 1.0) -> str:
+            raise AssertionError
+
+        def by_name(*, tenant: str = "default") -> str:
+            raise AssertionError
+
+        def second(realm: str, tenant: str = "default") -> str:
+            raise AssertionError
+
+        class Tenant(str, enum.Enum):
+            ACME = "acme"
+
+        sources: list[Any] = [named, required, lambda *a: f"key-of-{a[0]}"]
+        with Liar(lambda n, request: iter([answer()])) as liar:
+            for source in sources:
+                with Client(liar.url, source) as client:
+                    for tenant in ("acme", Tenant.ACME):
+                        client.for_tenant(tenant).authorize(QUESTION)
+            with Client(liar.url, named, tenant=Tenant.ACME) as client:
+                client.authorize(QUESTION)
+            sent = [(r.split(b" ")[1], re.findall(rb"Bearer (\S+)", r)) for r in liar.requests]
+            self.assertEqual(sent, [(b"/tenants/acme/access/v1/evaluation", [b"key-of-acme"])] * 7)
+        unclear: list[Any] = [other, by_name, second, functools.partial(named, tenant="acme")]
+        for source in unclear:
+            with self.assertRaisesRegex(TypeError, r"def credential\(tenant\)"):
+                Client("https://x", source)
+        Client("https://x", functools.partial(lambda *, scope: str(scope), scope="a"))
 
     def test_receipts_of_tenants(self) -> None:
         receipts: list[str] = []

@@ -312,7 +312,7 @@ function outcomeOf(failure: Failure | undefined, refused: Outcome = "failed"): O
 		case "not_asked":
 			return "undecided";
 		default:
-			return "failed";
+			return refused === "undecided" && (failure?.kind === "odd" || failure?.pdpStatus === 429) ? refused : "failed";
 	}
 }
 
@@ -320,7 +320,7 @@ function outcomeOf(failure: Failure | undefined, refused: Outcome = "failed"): O
 export interface Circuit {
 	/** Leave to call, which is given back with the outcome, or the failure. */
 	enter(): Failure | ((outcome: Outcome) => void);
-	/** The outcome of 401, 403 and 404: the caller is refused, or this one request of it. */
+	/** The outcome of 401, 403 and 404: the caller is refused, or this one request. If undecided, it is also that of 429, and of odd answers. */
 	readonly refused: Outcome;
 }
 

@@ -174,7 +174,7 @@ class Core:
         self.base: str = url.removesuffix("/")
         self.origin = origin_of(parts)
         self._credential = credential
-        self._of_tenant = callable(credential) and _takes_one(credential)
+        self._of_tenant = callable(credential) and _takes_tenant(credential)
         self._timeout = timeout
         self._retries = int(retries)
         self._circuit, self._receipt_circuit = Circuit(breaker), Circuit(breaker)
@@ -186,6 +186,7 @@ class Core:
     def _set_tenant(self, tenant: object) -> None:
         if not (isinstance(tenant, str) and _TENANT.fullmatch(tenant)):
             raise ValueError("not a legal name of a tenant")
+        tenant = str.__str__(tenant)  # in a text, an enum has another name than that
         self.tenant = tenant
         self.pdp: str = self.base if tenant == "default" else f"{self.base}/tenants/{tenant}"
         self.access = self.pdp + "/access/v1/"
@@ -491,18 +492,25 @@ def enforce_all(core: Core, questions: object, act: Callable[[list[Permit]], Any
     return (yield from _act(core, settled, act, [permit(e.decided.facts()) for e in settled]))
 
 
-def _takes_one(function: Callable[..., Any]) -> bool:
-    """Reports whether a function must be given one argument."""
+def _takes_tenant(credential: Callable[..., Any]) -> bool:
+    """Reports whether a credential function is given the tenant's name. One that could mean either is refused: without
+    the name, it would give the credential of another tenant."""
     try:
-        signature = inspect.signature(function)
-        signature.bind("")
-    except (ValueError, TypeError):
+        parameters = list(inspect.signature(credential).parameters.values())
+    except (ValueError, TypeError):  # such as those that are written in C
         return False
-    try:
-        signature.bind()
-        return False
-    except TypeError:
-        return True
+    kind = inspect.Parameter
+    by_place = (kind.POSITIONAL_ONLY, kind.POSITIONAL_OR_KEYWORD, kind.VAR_POSITIONAL)
+    first = next((p for p in parameters if p.kind in by_place), None)
+    required = first is None or first.kind == kind.VAR_POSITIONAL or first.default is kind.empty
+    if not (required or first and first.name == "tenant") or any(
+        p.name == "tenant" for p in parameters if p is not first
+    ):
+        raise TypeError(
+            "the credential function may take the tenant's name, or not; write `def credential(tenant):`, or "
+            "`lambda: …` around a function that does not take it"
+        )
+    return first is not None
 
 
 def _callable(act: object) -> None:

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Annotated, Any, cast, get_args, get_origin
 
+from fastapi import __version__ as _fastapi
 from fastapi import BackgroundTasks, Depends, Request, Response, params
 from fastapi.dependencies.utils import get_typed_signature
 from fastapi.security import SecurityScopes
@@ -40,6 +41,10 @@ def protect(
     alone = [(p.annotation, p.default) for p in parameters] == [(inspect.Parameter.empty, inspect.Parameter.empty)]
     made = _Dependency(permit, of_request) if alone else _Dependency(permit, question)
     return cast(Callable[[Question], Awaitable[Permit]], made)
+
+
+_version = re.match(r"(\d+)\.(\d+)", _fastapi)
+_reads_annotated = _version is not None and tuple(map(int, _version.groups())) >= (0, 95)
 
 
 class _Dependency:
@@ -87,7 +92,13 @@ def _found_above(function: str, name: str) -> Any:
 def _strays(function: Any, path: set[str], seen: set[Any]) -> Iterator[str]:
     """Yields the parameters of a dependency, and of those that it has, of which nothing says where they come from."""
     for p in get_typed_signature(function).parameters.values():
-        plain, *said = get_args(p.annotation) if get_origin(p.annotation) is Annotated else (p.annotation,)
+        annotated = get_origin(p.annotation) is Annotated
+        if annotated and not _reads_annotated:
+            raise TypeError(
+                f"FastAPI {_fastapi} does not read Annotated, which {p.name!r} of the question has; "
+                "write what it says as the default, as in `= Query()`, or install FastAPI 0.95 or a later one"
+            )
+        plain, *said = get_args(p.annotation) if annotated else (p.annotation,)
         said.append(p.default)
         depends = next((s for s in said if isinstance(s, params.Depends)), None)
         if depends is not None:
