@@ -141,7 +141,7 @@ func (g *Servers) list(ctx context.Context, l *Link, who *identity.Principal, c 
 	l.Server.tried(ctx, err)
 	if err == nil {
 		g.compare(l, listed)
-		g.learn(l.Server, listed)
+		g.learn(l.Server, l.client.Person, listed)
 		t.keep(listed, version, g.o.Now().Add(g.o.Cache))
 	}
 	return listed, err
@@ -360,12 +360,14 @@ func (g *Servers) Known(s *Server) Known {
 type catalogTool struct {
 	*Tool
 	until time.Time // zero for a locked tool
+	by    string    // the account that alone was shown a tool of that name, "" if several were
 }
 
 // catalogLife is the time for which the catalog keeps a listing. A tool that is new since then is decided by its name first.
 const catalogLife = time.Minute
 
-func (g *Servers) learn(s *Server, all *Listing) {
+// learn adds a listing for an account to the catalog.
+func (g *Servers) learn(s *Server, account string, all *Listing) {
 	k, now := &s.catalog, g.o.Now()
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -376,17 +378,48 @@ func (g *Servers) learn(s *Server, all *Listing) {
 	changed := now.After(k.until) // nothing was known before
 	k.until = now.Add(catalogLife)
 	count := len(k.tools)
-	many := count+len(all.ByName) > 2*mostTools // bounds a server that lists other tools each time
-	maps.DeleteFunc(k.tools, func(_ string, t catalogTool) bool { return t.gone(now) || many && !t.until.IsZero() })
+	maps.DeleteFunc(k.tools, func(_ string, t catalogTool) bool { return t.gone(now) })
 	changed = changed || len(k.tools) != count
 	for name, t := range all.ByName {
 		if old := k.tools[name]; old.Tool == nil || !old.until.IsZero() {
-			k.tools[name], changed = catalogTool{t, k.until}, changed || old.Tool != t
+			by := account
+			if old.Tool != nil && old.by != by {
+				by = ""
+			}
+			k.tools[name], changed = catalogTool{t, k.until, by}, changed || old.Tool != t
 		}
 	}
+	changed = k.bound(account, all) || changed
 	if changed {
 		k.changes++
 	}
+}
+
+// bound forgets tools of a server that lists other tools each time, and reports whether it did: first what the account was shown
+// before the listing, so that nobody's clients push out what others were shown, and then what is more than an equal share.
+func (k *catalog) bound(account string, all *Listing) (forgot bool) {
+	counts, over := map[string]int{}, -2*mostTools
+	for _, t := range k.tools {
+		if !t.until.IsZero() {
+			counts[t.by]++
+			over++
+		}
+	}
+	forget := func(whether func(string, catalogTool) bool) {
+		maps.DeleteFunc(k.tools, func(name string, t catalogTool) bool {
+			if over <= 0 || t.until.IsZero() || !whether(name, t) {
+				return false
+			}
+			counts[t.by]--
+			over--
+			forgot = true
+			return true
+		})
+	}
+	forget(func(name string, t catalogTool) bool { return t.by == account && all.ByName[name] == nil })
+	share := 2 * mostTools / max(1, len(counts))
+	forget(func(_ string, t catalogTool) bool { return counts[t.by] > share })
+	return forgot
 }
 
 func (t catalogTool) gone(now time.Time) bool { return !t.until.IsZero() && now.After(t.until) }

@@ -2,6 +2,7 @@ package link
 
 import (
 	"context"
+	"fmt"
 	"runtime"
 	"strings"
 	"testing"
@@ -62,4 +63,45 @@ func TestAListIsKeptInPartAndForAWhile(t *testing.T) {
 		t.Error("an old list is kept")
 	}
 	runtime.KeepAlive(r)
+}
+
+// A server that lists other tools for each client makes one person's clients push out nobody else's tools.
+func TestOnePersonsListsPushOutNobodyElses(t *testing.T) {
+	l := bare(upstreamtest.One{Session: noting{}})
+	g, s := l.of, l.Server
+	lists := func(account, name string, n int) {
+		all := &Listing{ByName: map[string]*Tool{}}
+		for i := range n {
+			all.ByName[fmt.Sprint(name, i)] = &Tool{}
+		}
+		g.learn(s, account, all)
+	}
+	known := func(name string) (n int) {
+		tools, _ := g.KnownOf(s)
+		for one := range tools {
+			if strings.HasPrefix(one, name) {
+				n++
+			}
+		}
+		return n
+	}
+	lists("mallory", "all-", 500) // as everybody is shown them
+	lists("alice", "all-", 500)
+	lists("alice", "alice-", 400)
+	for client := range 200 {
+		lists("mallory", "all-", 500)
+		lists("mallory", fmt.Sprintf("mallory-%d-", client), mostTools)
+	}
+	if all, alice, mallory := known("all-"), known("alice-"), known("mallory-"); all != 500 || alice != 400 || mallory > 2*mostTools-900 || mallory < mostTools {
+		t.Errorf("known are %d of all, %d of alice, %d of mallory", all, alice, mallory)
+	}
+	for person := range 20 { // each has a share
+		lists(fmt.Sprint("p", person), fmt.Sprintf("p%d-", person), mostTools)
+	}
+	if n := known(""); n > 2*mostTools {
+		t.Errorf("%d tools are known", n)
+	}
+	if n := known("p0-"); n == 0 {
+		t.Error("nothing is known of one of many")
+	}
 }
