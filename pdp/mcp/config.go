@@ -231,7 +231,7 @@ type LimitsConfig struct {
 type PrincipalRate struct {
 	Rate       config.Rate `yaml:"rate" min:"1/h" max:"1000000/s" doc:"How often one principal may ask in the long run. No limit unless given."`
 	Burst      int64       `yaml:"burst" min:"1" max:"1000000" doc:"How many requests of one principal may come at once. It needs rate. As many as come in a second unless given."`
-	Concurrent int64       `yaml:"concurrent" default:"128" min:"1" max:"100000" doc:"How many requests of one principal may be under way at once. Streams to which it only listens are counted apart: there may be as many."`
+	Concurrent int64       `yaml:"concurrent" default:"128" min:"1" max:"100000" doc:"How many requests of one principal may be under way at once. Streams to which its person only listens are counted apart: there may be as many of one person, by all clients."`
 }
 
 // ToolRate bounds the calls of one tool by one principal.

@@ -165,7 +165,7 @@ resource: %s
 pdp: {url: %q, timeout: 10s}
 identity: {issuers: [{issuer: %q, algorithms: [ES256], jwks_file: %q}]}
 upstreams: {rec: {url: %q, allow_networks: [127.0.0.0/8, "::1/128"], timeout: 30s}}
-limits: {rate: 1000000/s, burst: 1000000, max_connections: %d, per_principal: {concurrent: 32}}
+limits: {rate: 1000000/s, burst: 1000000, max_connections: %d, per_principal: {concurrent: 64}}
 `, siegeResource, f.pdp.URL, f.issuer.URL, f.issuer.KeysFile(t), f.rec.URL, f.most))
 	f.url = "http://" + f.addr + mcp.Endpoint
 	return f

@@ -186,7 +186,7 @@ func newCapabilities(c Config, d Deps) (*rates.Limiter, error) {
 	return rates.New(rates.Options{Rate: rate.Limit(float64(most) / 60), Burst: int(most), Now: d.Now})
 }
 
-// newRates bounds how often a principal asks. Without a rate only how much is under way at once is bounded.
+// newRates bounds how often a principal asks, and what a person holds. Without a rate only how much is under way at once is bounded.
 func newRates(c Config, d Deps) (*rates.Limiter, error) {
 	one, tool, concurrent := c.Limits.PerPrincipal, c.Limits.PerTool, int(c.Limits.PerPrincipal.Concurrent)
 	o := rates.Options{
@@ -195,6 +195,9 @@ func newRates(c Config, d Deps) (*rates.Limiter, error) {
 			flow.Streams: concurrent, front.LargeMessages: mostLarge, flow.LargeAnswers: mostLarge, link.Errands: concurrent * len(c.Upstreams),
 			people.Waiting: int(c.Approvals.PerPrincipal), people.AllWaiting: int(c.Approvals.Waiting),
 		},
+	}
+	for server := range c.Upstreams {
+		o.Holds[link.Asking(server)] = link.MostAsking
 	}
 	if o.Rate == 0 {
 		o.Rate = rate.Inf

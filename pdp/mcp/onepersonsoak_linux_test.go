@@ -75,8 +75,9 @@ type assault struct {
 	policy  string // in the bundle; "" is none
 	once    func(*intruder)
 	fickle  bool // the server, and a PDP beside the gateway, go away and come back meanwhile
-	// dear has messages that cause much: 1,000 tools, and a server of the legacy era. The median of the other person is at most
-	// twice what it is alone, and the server gets no more than the limits let two people send.
+	// dear has messages that cause much: 1,000 tools, and a server of the legacy era that asks about prompts. The median of the
+	// other person is at most twice what it is alone, the server gets no more than the limits let two people send, and it can
+	// still ask the other person.
 	dear bool
 }
 
@@ -362,23 +363,28 @@ func (c *intruder) listen() {
 	})
 }
 
-// beDear has each message cause as much as it can, in sessions that come and go.
+// beDear has each message cause as much as it can, or hold as much for as long as it can, in sessions that come and go.
 func (c *intruder) beDear() {
-	switch c.n % 6 {
+	c.capabilities = `{"elicitation":{"form":{}}}`
+	switch c.n % 8 { // what holds something comes first: later the person owes for the rest
 	case 0:
+		c.leaveAsked()
+	case 1:
+		c.listen()
+	case 2:
 		if c.number%8 == 0 {
 			c.newSession()
 		}
 		c.ask("tools/list", `{}`)
-	case 1:
-		c.call("nothing")
-	case 2:
-		c.ask("resources/list", `{}`)
 	case 3:
-		c.ask("completion/complete", `{"ref":{"type":"ref/prompt","name":"greet"},"argument":{"name":"a","value":"b"}}`)
+		c.call("nothing")
 	case 4:
-		c.ask("prompts/list", `{}`)
+		c.ask("resources/list", `{}`)
 	case 5:
+		c.ask("completion/complete", `{"ref":{"type":"ref/prompt","name":"greet"},"argument":{"name":"a","value":"b"}}`)
+	case 6:
+		c.ask("prompts/list", `{}`)
+	case 7:
 		if c.era == "legacy" {
 			c.ask("resources/subscribe", fmt.Sprintf(`{"uri":"mem://notes/%d"}`, c.n%64))
 			return
@@ -393,6 +399,27 @@ func (c *intruder) beDear() {
 			_, _ = c.r.Peek(1)
 			c.drop()
 		}
+	}
+}
+
+// leaveAsked has the server ask something, and does not answer. In the legacy era the first call of each connection waits on.
+func (c *intruder) leaveAsked() {
+	const params = `{"name":"greet"}`
+	if body := c.text("prompts/get", params); !c.begun() || !c.write(http.MethodPost, body, len(body), "prompts/get", params) {
+		return
+	}
+	got := c.answer(func(r *http.Response) bool {
+		if c.era == "modern" || r.Header.Get("Content-Type") != "text/event-stream" {
+			return false
+		}
+		c.count("asked")
+		if len(c.unread) == 0 {
+			c.unread, c.conn = append(c.unread, c.conn), nil
+		}
+		return true
+	})
+	if strings.Contains(got.text, `"input_required"`) {
+		c.count("asked")
 	}
 }
 
@@ -473,14 +500,17 @@ type attacked struct {
 
 func newAttacked(t *testing.T, of assault, where string) *attacked {
 	t.Helper()
-	tools, speaks := append(slices.Clone(peopleTools), "big", "slow"), []string(nil)
+	tools, speaks, asks := append(slices.Clone(peopleTools), "big", "slow"), []string(nil), new(asker)
 	if of.dear {
 		speaks = []string{"legacy"}
 		for n := range 980 {
 			tools = append(tools, fmt.Sprintf("tool-%d", n))
 		}
 	}
-	rec := mcptest.NewRecorder(t, mcptest.Answers{Eras: speaks, Tools: definitions(tools...), Handle: func(c *mcptest.Call) bool {
+	rec := mcptest.NewRecorder(t, mcptest.Answers{Eras: speaks, Tools: definitions(tools...), Heard: asks.heard, Handle: func(c *mcptest.Call) bool {
+		if of.dear && c.Method == "prompts/get" {
+			return asks.handle(c)
+		}
 		if c.Method == "tools/call" && bytes.Contains(c.Params, []byte(`"slow"`)) {
 			<-c.Context.Done()
 			return true
@@ -517,6 +547,9 @@ func newAttacked(t *testing.T, of assault, where string) *attacked {
 		decides = fmt.Sprintf(`{url: %q, key_file: %q, breaker: {cool_down: 100ms}}`, a.before(a.pdp.URL), keyFile)
 	}
 	server := fmt.Sprintf(`{url: %q, allow_networks: [127.0.0.0/8, "::1/128"]}`, a.before(rec.URL))
+	if of.dear {
+		server = strings.TrimSuffix(server, "}") + ", server_requests: {elicitation: relay}}"
+	}
 	if of.program {
 		command, err := json.Marshal(rec.Command())
 		orFail(t, err)
@@ -565,7 +598,7 @@ func (a *attacked) run(era string, span time.Duration) string {
 	other := a.visitor(era, mcptest.Claims{"sub": "alice"})
 	other.client.Timeout = floodPatience
 	alone, _ := a.asks(other, min(span, 10*time.Second))
-	began, sent := time.Now(), len(a.rec.Got())
+	began, sent := time.Now(), a.sent()
 	before, logged := a.left(), a.logged()
 	file := filepath.Join(t.TempDir(), "attacker.json")
 	told := attacker{Addr: a.addr, Era: era, Name: a.name, For: int64(span)}
@@ -598,14 +631,19 @@ func (a *attacked) run(era string, span time.Duration) string {
 	counts := map[string]int{}
 	orFail(t, json.Unmarshal(counted, &counts))
 	counts["waiting"], counts["processes"] = meanwhile.waiting, meanwhile.children-before.children
-	if counts[a.shows] == 0 {
+	if counts[a.shows] == 0 || a.dear && (counts["asked"] == 0 || counts["stream open"] == 0) {
 		t.Errorf("of the attack nothing is seen: %s", counted)
 	}
 	if a.policy == mayNothing && meanwhile.children > before.children+1 { // one lists in the gateway's own name
 		t.Errorf("%d programs run for who may do nothing there", meanwhile.children-before.children)
 	}
-	if may := 2*200 + int(2*50*time.Since(began).Seconds()); a.dear && len(a.rec.Got())-sent > may {
-		t.Errorf("the server got %d messages, and %d may come of two people", len(a.rec.Got())-sent, may)
+	if may := 2*200 + int(2*50*time.Since(began).Seconds()); a.dear && a.sent()-sent > may {
+		t.Errorf("the server got %d messages, and %d may come of two people", a.sent()-sent, may)
+	}
+	if a.dear { // while it waits for the attacker
+		asked := a.takesForms("modern", mcptest.Claims{"sub": "alice"})
+		stateOf(t, asked.ask("prompts/get", `{"name":"greet"}`))
+		asked.client.CloseIdleConnections()
 	}
 	p99, was := beside[len(beside)*99/100], alone[len(alone)*99/100]
 	part, times := 99, time.Duration(3)
@@ -629,6 +667,16 @@ func (a *attacked) run(era string, span time.Duration) string {
 	after := a.settled(other, before)
 	return fmt.Sprintf("%s | %v/%v, %v/%v (%.1f) of %d, %d refused | %d KiB, %d %% | %v; %v; %v", counted, alone[len(alone)/2], was, beside[len(beside)/2], p99, float64(p99)/float64(was), len(beside), len(refused),
 		log>>10, log*100/personLog, before, meanwhile, after)
+}
+
+// sent is how many messages the server got, besides the answers to what it asked by itself.
+func (a *attacked) sent() (n int) {
+	for _, got := range a.rec.Got() {
+		if got.Method != "" || len(got.Body) == 0 {
+			n++
+		}
+	}
+	return n
 }
 
 // asks has the other person call and list in turn. It gives how long each took, the shortest first, and what was no answer.

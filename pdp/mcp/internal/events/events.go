@@ -79,30 +79,27 @@ type Broadcaster struct {
 	o       Options
 	reading chan struct{} // one value for each read
 
-	mu        sync.Mutex          // guards what follows, and the fields of topics, readers and listeners
-	listeners map[string]*streams // by principal
+	mu        sync.Mutex                    // guards what follows, and the fields of topics, readers and listeners
+	listeners map[string]map[*Listener]bool // by principal
+	people    map[string]*person            // by account
 }
 
-// streams are the listeners of one principal.
-type streams struct {
-	all     map[*Listener]bool
-	reading chan struct{} // one read at a time goes on, of all their tokens
+// person is whoever has listeners, by all clients.
+type person struct {
+	listeners int
+	reading   chan struct{} // one read at a time goes on, of all their tokens: the places of all reads are few
 }
 
 // New returns a Broadcaster without listeners.
 func New(o Options) *Broadcaster {
-	return &Broadcaster{o: o, reading: make(chan struct{}, mostReading), listeners: map[string]*streams{}}
+	return &Broadcaster{o: o, reading: make(chan struct{}, mostReading), listeners: map[string]map[*Listener]bool{}, people: map[string]*person{}}
 }
 
 // Tell sends a message to all streams of one principal.
 func (b *Broadcaster) Tell(principal string, m rpc.Message) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	of := b.listeners[principal]
-	if of == nil {
-		return
-	}
-	for l := range of.all {
+	for l := range b.listeners[principal] {
 		if len(l.queue) >= mostQueued {
 			b.o.Dropped(TooSlow)
 			continue
@@ -149,6 +146,7 @@ func (t *Topic) Listened() bool {
 type Listener struct {
 	broadcaster *Broadcaster
 	principal   string
+	account     string // see [identity.Principal.Account]
 	positions   []*position
 	queue       []rpc.Message // of Tell
 	more        chan struct{}
@@ -158,13 +156,17 @@ type Listener struct {
 func (b *Broadcaster) Listen(who *identity.Principal, topics ...*Topic) *Listener {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	l := &Listener{broadcaster: b, principal: who.Key, more: make(chan struct{}, 1)}
-	of := b.listeners[l.principal]
-	if of == nil {
-		of = &streams{all: map[*Listener]bool{}, reading: make(chan struct{}, 1)}
-		b.listeners[l.principal] = of
+	l := &Listener{broadcaster: b, principal: who.Key, account: who.Account(), more: make(chan struct{}, 1)}
+	if b.listeners[l.principal] == nil {
+		b.listeners[l.principal] = map[*Listener]bool{}
 	}
-	of.all[l] = true
+	b.listeners[l.principal][l] = true
+	of := b.people[l.account]
+	if of == nil {
+		of = &person{reading: make(chan struct{}, 1)}
+		b.people[l.account] = of
+	}
+	of.listeners++
 	for _, t := range topics {
 		l.positions = append(l.positions, t.join(l, who, of.reading))
 	}
@@ -179,10 +181,16 @@ func (l *Listener) Leave() {
 	for _, p := range l.positions {
 		p.reader.remove(p)
 	}
-	if of := b.listeners[l.principal]; of != nil {
-		if delete(of.all, l); len(of.all) == 0 {
-			delete(b.listeners, l.principal)
-		}
+	all := b.listeners[l.principal]
+	if !all[l] { // it has left
+		return
+	}
+	if delete(all, l); len(all) == 0 {
+		delete(b.listeners, l.principal)
+	}
+	of := b.people[l.account]
+	if of.listeners--; of.listeners == 0 {
+		delete(b.people, l.account)
 	}
 }
 

@@ -402,7 +402,7 @@ func TestEventsOfRefusedCursors(t *testing.T) {
 	})
 }
 
-// A topic whose reads take long delays no other topic, and a principal with many tokens no other principal.
+// A topic whose reads take long delays no other topic, and a person with many tokens or clients no other person.
 func TestEventsTenants(t *testing.T) {
 	inSquare(t, func(t *testing.T, s *square) {
 		other := &board{reads: map[string]int{}, limit: 3, blocked: make(chan struct{})}
@@ -411,7 +411,8 @@ func TestEventsTenants(t *testing.T) {
 		var leave []func()
 		for n := range 20 {
 			leave = append(leave, s.Listen(principal(fmt.Sprint("slow ", n)), slow).Leave)
-			leave = append(leave, s.Listen(&identity.Principal{Key: "many", Token: fmt.Sprint(n)}, s.topic).Leave)
+			leave = append(leave, s.Listen(&identity.Principal{Person: "many", Key: "many", Token: fmt.Sprint(n)}, s.topic).Leave)
+			leave = append(leave, s.Listen(&identity.Principal{Person: "many", Key: fmt.Sprint("client ", n)}, s.topic).Leave)
 		}
 		time.Sleep(events.Spread)
 		synctest.Wait()
@@ -423,7 +424,7 @@ func TestEventsTenants(t *testing.T) {
 		s.topic.Changed()
 		ann.is(t, "a")
 		if own, others := s.atOnce(), other.atOnce(); own > 2 || others != 4 {
-			t.Errorf("%d of one principal and another, and %d of one topic read at once", own, others)
+			t.Errorf("%d of one person and another, and %d of one topic read at once", own, others)
 		}
 		for _, end := range leave {
 			end()

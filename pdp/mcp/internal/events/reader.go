@@ -30,7 +30,7 @@ type reader struct {
 	end       context.CancelFunc
 	positions []*position
 	wake      chan struct{}
-	// slots are what each read takes a place of, in this order: of the principal, of the topic, and of all.
+	// slots are what each read takes a place of, in this order: of the person, of the topic, and of all.
 	slots []chan struct{}
 	// failures counts those of run, up to failed, the end of the last one's pause.
 	failures int
@@ -166,7 +166,7 @@ func (r *reader) round(ctx context.Context) (failed error) {
 // ends reports whether nothing comes after the page for now.
 func (p *Page) ends() bool { return !p.More && p.Failed == nil }
 
-// read reads a page, once there is a place for that: slow reads of a topic or of a principal delay no others.
+// read reads a page, once there is a place for that: slow reads of a topic or of a person delay no others.
 func (r *reader) read(ctx context.Context, cursor string) (Page, error) {
 	for _, slots := range r.slots {
 		select {

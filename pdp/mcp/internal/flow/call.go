@@ -277,7 +277,7 @@ func (g *Flow) Admit(who *identity.Principal, tool string, always bool) (release
 	if after, ok := g.PersonMay(who); !ok && !always {
 		return nil, "limits.rate", after
 	}
-	release, after, ok := g.o.Rates.Admit(who.Key, tool)
+	release, after, ok := g.o.Rates.Admit(who.Account(), who.Key, tool)
 	if !ok {
 		return nil, "limits.per_principal", after
 	}
@@ -299,13 +299,13 @@ func (g *Flow) billed(ctx context.Context, who *identity.Principal) context.Cont
 
 // onceMore counts something that a person does, which lasts for no time.
 func onceMore(l *rates.Limiter, who *identity.Principal) (after time.Duration, ok bool) {
-	release, after, ok := l.Admit(who.Account(), "")
+	release, after, ok := l.Admit(who.Account(), who.Account(), "")
 	release()
 	return after, ok
 }
 
-// Resources with a bounded number: streams of one principal, which take no place of ordinary requests, and large unread answers
-// of one person.
+// Resources of which one person has a bounded number, by all clients: streams, which take no place of ordinary requests, and large
+// answers that are not read.
 const (
 	Streams      = "stream"
 	LargeAnswers = "large answer"

@@ -311,7 +311,8 @@ func (r *relay) cancelRequest(ctx context.Context, m rpc.Message) {
 
 // heldAnswer is an answer of a server that waits for its client.
 type heldAnswer struct {
-	principal string
+	principal string // who gets it
+	account   string // by whom it counts
 	server    string
 	relay     *relay
 	asked     rpc.ID         // the server's
@@ -319,6 +320,7 @@ type heldAnswer struct {
 	key       string         // under which the client answers
 	question  jsontext.Value // the result that asks the client
 	until     time.Time
+	forget    func() bool // keeps it from being given up when its link is closed
 }
 
 func (h *heldAnswer) answer(answers rpc.Object) jsontext.Value {
@@ -333,7 +335,7 @@ type heldAnswers struct {
 	all map[string]*heldAnswer
 }
 
-// mostHeld is how many answers of one server may be held. mostHeldEach is how many of those one principal may have.
+// mostHeld is how many answers of one server may be held. mostHeldEach is how many of those one person may have, by all clients.
 const (
 	mostHeld     = 1000
 	mostHeldEach = 8
@@ -348,10 +350,9 @@ func (h *heldAnswers) put(id string, one *heldAnswer, now time.Time) (ok bool) {
 	for id, other := range h.all {
 		switch {
 		case now.After(other.until):
-			delete(h.all, id)
-			other.relay.close()
+			h.drop(id).relay.close()
 		case other.server != one.server:
-		case other.principal == one.principal:
+		case other.account == one.account:
 			each++
 			all++
 		default:
@@ -362,7 +363,17 @@ func (h *heldAnswers) put(id string, one *heldAnswer, now time.Time) (ok bool) {
 		return false
 	}
 	h.all[id] = one
+	// Its link may be closed already. Nobody but the client of the link can bring the answer.
+	one.forget = one.relay.link.AfterClose(func() { h.end(func(other *heldAnswer) bool { return other == one }) })
 	return true
+}
+
+// drop removes a held answer and returns it. The caller holds the lock.
+func (h *heldAnswers) drop(id string) *heldAnswer {
+	one := h.all[id]
+	one.forget()
+	delete(h.all, id)
+	return one
 }
 
 // take returns the held answer with that id. Only its principal gets it. It stays held until the principal brings an answer.
@@ -374,7 +385,7 @@ func (h *heldAnswers) take(id, principal string, answers rpc.Object) *heldAnswer
 		return nil
 	}
 	if one.answer(answers) != nil {
-		delete(h.all, id)
+		h.drop(id)
 	}
 	return one
 }
@@ -385,8 +396,7 @@ func (h *heldAnswers) end(old func(*heldAnswer) bool) {
 	defer h.mu.Unlock()
 	for id, one := range h.all {
 		if old(one) {
-			delete(h.all, id)
-			one.relay.close()
+			h.drop(id).relay.close()
 		}
 	}
 }
@@ -421,7 +431,7 @@ func (x exchange) wait(r *relay, shown rpc.Message, asked rpc.ID) (jsontext.Valu
 		With("inputRequests", requests.Value()).With("requestState", rpc.String(state)).Value()
 	now := x.g.o.Now()
 	if !x.g.held.put(id, &heldAnswer{
-		principal: x.Who.Key, server: x.link.Server.Name, relay: r, asked: asked, method: shown.Method, key: key, question: question,
+		principal: x.Who.Key, account: x.Who.Account(), server: x.link.Server.Name, relay: r, asked: asked, method: shown.Method, key: key, question: question,
 		until: now.Add(people.StateLife),
 	}, now) {
 		return nil, errors.New("too many answers wait for their clients")

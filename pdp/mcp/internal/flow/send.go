@@ -85,7 +85,7 @@ func (x exchange) forward(ctx context.Context, params rpc.Object, h *heldAnswer)
 	token, sent := x.progress(params)
 	// A stream that is held outlives this request. Any other stream ends with the request.
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	r := &relay{exchange: x, token: token, cancel: cancel}
+	r := &relay{exchange: x, link: x.link, token: token, cancel: cancel}
 	defer context.AfterFunc(ctx, cancel)()
 	send := x.link.Send
 	if x.fulfils != nil {
@@ -111,7 +111,8 @@ func (x exchange) forward(ctx context.Context, params rpc.Object, h *heldAnswer)
 
 // relay relays the messages for one request from the server to the client.
 type relay struct {
-	exchange exchange
+	exchange exchange   // which brings the answer: the first one, or one that continues it
+	link     *link.Link // of the first one, which has the session
 	session  upstream.Session
 	stream   upstream.Stream
 	cancel   context.CancelFunc

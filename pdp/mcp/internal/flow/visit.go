@@ -117,7 +117,7 @@ func (v *Visit) enter(ctx context.Context) (end *answer.Answer) {
 		return x.g.people.Vote(ctx, x.Who, x.Client, x.Request.Params)
 	case "subscriptions/listen":
 		v.release() // a stream lasts, and must not block other requests
-		over, ok := x.g.o.Rates.Hold(x.Who.Key, Streams)
+		over, ok := x.g.o.Rates.Hold(x.Who.Account(), Streams)
 		if !ok {
 			return answer.Limited("", time.Second)
 		}

@@ -134,7 +134,7 @@ func (g *Front) pace(ctx context.Context, who *identity.Principal) {
 	if g.o.Arrivals == nil {
 		return
 	}
-	release, _, ok := g.o.Arrivals.Admit(who.Account(), "")
+	release, _, ok := g.o.Arrivals.Admit(who.Account(), who.Account(), "")
 	if ok {
 		release()
 		return

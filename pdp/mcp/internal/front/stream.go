@@ -51,7 +51,7 @@ func (g *Front) get(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	release() // the opening counts as one request; the stream then lasts
-	end, ok := g.o.Rates.Hold(who.Key, flow.Streams)
+	end, ok := g.o.Rates.Hold(who.Account(), flow.Streams)
 	if !ok {
 		g.tooMany(w, time.Second)
 		return

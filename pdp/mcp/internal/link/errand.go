@@ -24,12 +24,12 @@ type run[T any] struct {
 }
 
 const (
-	// Errands is the key under which the errands of a principal count. An errand counts also after its last waiter has left.
+	// Errands is the key under which the errands of a person count. An errand counts also after its last waiter has left.
 	Errands     = "errands"
 	errandLasts = 2 * time.Minute
 )
 
-// sendOff starts the work on the account of a principal, or joins the run that is under way, and waits for the result.
+// sendOff starts the work on the account of a person, or joins the run that is under way, and waits for the result.
 func sendOff[T any](ctx context.Context, g *Servers, who *identity.Principal, e *errand[T], work func(context.Context) (T, error)) (value T, joined bool, err error) {
 	r, joined, err := e.start(ctx, g, who, work)
 	if err != nil {
@@ -50,7 +50,7 @@ func (e *errand[T]) start(ctx context.Context, g *Servers, who *identity.Princip
 	if e.current != nil {
 		return e.current, true, nil
 	}
-	release, ok := g.o.Rates.Hold(who.Key, Errands)
+	release, ok := g.o.Rates.Hold(who.Account(), Errands)
 	if !ok {
 		return nil, false, answer.Limited("", time.Second)
 	}

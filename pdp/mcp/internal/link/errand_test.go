@@ -18,8 +18,8 @@ import (
 	"policy-service/pdp/mcp/mcptest"
 )
 
-// An errand counts for its principal even after its last waiter has left. The errands of one principal are bounded, and block
-// no other principal.
+// An errand counts for its person even after its last waiter has left. The errands of one person are bounded, by all clients, and
+// block no other person.
 func TestErrandsAreBounded(t *testing.T) { synctest.Test(t, testErrandsAreBounded) }
 
 func testErrandsAreBounded(t *testing.T) {
@@ -34,8 +34,12 @@ func testErrandsAreBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, _, err := sendOff(gone, g, account("alice"), &all[2], waits); !errors.As(err, new(*answer.Answer)) {
-		t.Errorf("one more is %v", err)
+	another := account("alice")
+	another.Key = "another client of alice"
+	for _, who := range []*identity.Principal{account("alice"), another} {
+		if _, _, err := sendOff(gone, g, who, &all[2], waits); !errors.As(err, new(*answer.Answer)) {
+			t.Errorf("one more is %v", err)
+		}
 	}
 	if _, _, err := sendOff(gone, g, account("bob"), &all[3], waits); !errors.Is(err, context.Canceled) {
 		t.Errorf("another's is %v", err)
@@ -47,7 +51,7 @@ func testErrandsAreBounded(t *testing.T) {
 	}
 }
 
-// withErrands are servers that do so many errands of one principal at a time.
+// withErrands are servers that do so many errands of one person at a time.
 func withErrands(t *testing.T, most int) *Servers {
 	limiter, err := rates.New(rates.Options{Rate: rate.Inf, Burst: 1, Holds: map[string]int{Errands: most}})
 	mcptest.Must(t, err)
@@ -56,7 +60,7 @@ func withErrands(t *testing.T, most int) *Servers {
 
 // account is a principal whose rights last for an hour.
 func account(who string) *identity.Principal {
-	return &identity.Principal{Key: who, Expires: time.Now().Add(time.Hour)}
+	return &identity.Principal{Person: who, Key: who, Expires: time.Now().Add(time.Hour)}
 }
 
 // An errand is done once for all who want it, goes on without them, and leaves its place whatever becomes of it.

@@ -28,11 +28,13 @@ type Link struct {
 	of     *Servers
 	Server *Server
 	client upstream.Client
+	// life ends when the link is closed, by end.
+	life context.Context
+	end  context.CancelFunc
 
 	mu      sync.Mutex
 	session upstream.Session
 	arrival chan struct{} // closed when a new session is kept
-	closed  bool
 	// stale is set once a new session of the legacy era was opened with fewer settings than the session before.
 	stale atomic.Bool
 
@@ -50,8 +52,7 @@ type Link struct {
 	info    jsontext.Value // the name and version that the server of the last session gives itself, nil for none
 	// due are notifications of changes that the client has missed because the server was away. It receives them when the
 	// server is back.
-	due    map[string]bool
-	asking chan struct{} // has a value for each open request of the server to the client
+	due map[string]bool
 
 	receivers  map[*receiver]bool
 	events     *serverEvents // read for all receivers; nil if no receiver has started them, or they have ended
@@ -77,12 +78,12 @@ func (g *Servers) newLink(s *Server, who *identity.Principal, c Client) *Link {
 	if people := g.o.People; people != nil {
 		as.Extra = func() { people.Charge(as.Person, 1) }
 	}
+	life, end := context.WithCancel(context.Background())
 	return &Link{
-		of: g, Server: s, client: as, opening: semaphore.NewWeighted(1), arrival: make(chan struct{}),
+		of: g, Server: s, client: as, life: life, end: end, opening: semaphore.NewWeighted(1), arrival: make(chan struct{}),
 		tools:         toolbox{loading: semaphore.NewWeighted(1)},
 		subscriptions: subscriptions{of: map[string]int{}, changed: make(chan struct{})},
-		due:           map[string]bool{}, asking: make(chan struct{}, mostAsking),
-		receivers: map[*receiver]bool{}, stopEvents: func() {},
+		due:           map[string]bool{}, receivers: map[*receiver]bool{}, stopEvents: func() {},
 	}
 }
 
@@ -235,23 +236,27 @@ func (l *Link) Opened(ctx context.Context, who *identity.Principal) (upstream.Se
 func (l *Link) Current() (upstream.Session, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.closed {
+	if l.life.Err() != nil {
 		return nil, ErrClosed
 	}
 	return l.session, nil
 }
+
+// AfterClose has a function run once the link is closed, unless stop is called before. What waits for the client is given up by it.
+func (l *Link) AfterClose(do func()) (stop func() bool) { return context.AfterFunc(l.life, do) }
 
 // keep makes a session the current one. It is not ok if the link is closed.
 func (l *Link) keep(s upstream.Session) bool {
 	info := era.ServerInfo(s.Server(), s.Era()).Clone()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.closed {
-		l.session, l.info = s, info
-		close(l.arrival)
-		l.arrival = make(chan struct{})
+	if l.life.Err() != nil {
+		return false
 	}
-	return !l.closed
+	l.session, l.info = s, info
+	close(l.arrival)
+	l.arrival = make(chan struct{})
+	return true
 }
 
 func (l *Link) arrives() <-chan struct{} {
@@ -288,7 +293,8 @@ func (l *Link) Rest() upstream.Session {
 func (l *Link) close() {
 	l.mu.Lock()
 	s := l.session
-	l.session, l.closed = nil, true
+	l.session = nil
+	l.end()
 	l.stopEvents()
 	l.mu.Unlock()
 	if s != nil {
@@ -337,17 +343,15 @@ func (l *Link) plain(method string, err error) error {
 	return &said
 }
 
-// mostAsking is the number of requests of a server that one client may have open at a time.
-const mostAsking = 16
+// MostAsking is the number of requests of one server that one person may have open at a time, outside of calls and by all clients.
+const MostAsking = 16
 
-// MayAsk counts one open request to the client until done is called. It is not ok if there are too many already.
+// Asking returns the key under which the open requests of a server count.
+func Asking(server string) string { return "asked by " + server }
+
+// MayAsk counts one open request to the person until done is called. It is not ok if there are too many already.
 func (l *Link) MayAsk() (done func(), ok bool) {
-	select {
-	case l.asking <- struct{}{}:
-		return func() { <-l.asking }, true
-	default:
-		return nil, false
-	}
+	return l.of.o.Rates.Hold(l.client.Person, Asking(l.Server.Name))
 }
 
 func (l *Link) SetLevel(level string) {

@@ -58,7 +58,7 @@ func (l *Link) startEvents(by Listening) *serverEvents {
 		defer cancel()
 		e.run(ctx)
 	}
-	if l.closed || !l.of.doors.Background(run) {
+	if l.life.Err() != nil || !l.of.doors.Background(run) {
 		cancel()
 		e.err = ErrClosed
 		close(e.over)

@@ -144,7 +144,7 @@ func (g *People) SubmitAnswer(ctx context.Context, s *Conversation, q sealedQues
 	if waiter != nil {
 		waiter.answered.Store(true)
 	}
-	release, after, ok := g.o.Rates.Admit(who.Key, "")
+	release, after, ok := g.o.Rates.Admit(who.Account(), who.Key, "")
 	if !ok {
 		waiter.deliver(ctx, formAnswer{})
 		return http.StatusTooManyRequests, after

@@ -45,7 +45,7 @@ func TestNobodyOwesMore(t *testing.T) {
 	if after, ok := b.Pay(t.Context(), 5000); !ok {
 		t.Fatalf("got %v, %v", after, ok)
 	}
-	if _, after, ok := l.Admit("p", ""); ok || after > 62*time.Second {
+	if _, after, ok := l.Admit("p", "p", ""); ok || after > 62*time.Second {
 		t.Errorf("got %v, %v", after, ok)
 	}
 }

@@ -2,7 +2,8 @@
 //
 // Begin with [New] and [Limiter.Admit]; [Limiter.Hold] limits things that last, and a [Bill] charges for what a message causes.
 // A limiter keeps a bounded number of keys. It forgets one only when its bucket is full again and nothing of it runs, so that no
-// key gains by being forgotten. While all places are taken, new keys wait; no key takes many of them by the tools that it names.
+// key gains by being forgotten. While all places are taken, new keys wait; no account takes many of them by its keys, and by the
+// tools that they name.
 package rates
 
 import (
@@ -44,7 +45,8 @@ type Limiter struct {
 	mu     sync.Mutex
 	now    time.Time // of the call that holds the lock
 	meters map[name]*meter
-	swept  time.Time // when meters were last forgotten
+	owned  map[string]int // by account, the number of meters that Admit has made
+	swept  time.Time      // when meters were last forgotten
 }
 
 // name names a meter: of a key, of a tool for the key, or of the things of a kind that the key holds.
@@ -52,6 +54,7 @@ type name struct{ key, tool, holds string }
 
 type meter struct {
 	bucket  *rate.Limiter
+	account string // "" if Admit has not made it
 	running int
 	tools   int // meters of tools for the key, which are forgotten before it
 }
@@ -62,9 +65,9 @@ const (
 	busy = time.Second
 	// maxFull bounds how long a key is remembered.
 	maxFull = 24 * time.Hour
-	// mostTools bounds the tools that one key has meters of. Nobody knows yet whether there is such a tool: with names that it
-	// invents a key would take all places.
-	mostTools = 1000
+	// mostOwned is how many meters one account may have, of its keys and of the tools that they name. Nobody knows yet whether
+	// there is such a tool: with names that it invents, by many keys, an account would take all places.
+	mostOwned = 1001
 )
 
 // New makes a limiter.
@@ -82,7 +85,7 @@ func New(o Options) (*Limiter, error) {
 	case max(fills(o.Rate, o.Burst), fills(o.ToolRate, o.ToolBurst)) > maxFull.Seconds():
 		return nil, errors.New("the rate takes longer than a day to fill the burst; write a higher rate, or a lower burst")
 	}
-	return &Limiter{options: o, meters: map[name]*meter{}}, nil
+	return &Limiter{options: o, meters: map[name]*meter{}, owned: map[string]int{}}, nil
 }
 
 // fills is how many seconds an empty bucket takes to fill.
@@ -93,13 +96,13 @@ func fills(r rate.Limit, burst int) float64 {
 	return float64(burst) / float64(r)
 }
 
-// Admit asks if a key may do one thing more now, with a tool if there is one. Where it may, release ends that thing, and
+// Admit asks if a key of an account may do one thing more now, with a tool if there is one. Where it may, release ends that thing, and
 // must be called; more calls do nothing. Where not, nothing is taken from any bucket, and retryAfter is when to try again.
-func (l *Limiter) Admit(key, tool string) (release func(), retryAfter time.Duration, ok bool) {
+func (l *Limiter) Admit(account, key, tool string) (release func(), retryAfter time.Duration, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.now = l.options.Now()
-	whole, wait := l.meter(name{key: key}, l.options.Rate, l.options.Burst)
+	whole, wait := l.meter(account, name{key: key}, l.options.Rate, l.options.Burst)
 	if wait > 0 {
 		return nothing, wait, false
 	}
@@ -108,7 +111,7 @@ func (l *Limiter) Admit(key, tool string) (release func(), retryAfter time.Durat
 	}
 	whole.running++ // so that to make room for its tool does not forget it
 	if tool != "" && l.options.ToolRate > 0 {
-		part, wait := l.meter(name{key: key, tool: short(tool)}, l.options.ToolRate, l.options.ToolBurst)
+		part, wait := l.meter(account, name{key: key, tool: short(tool)}, l.options.ToolRate, l.options.ToolBurst)
 		if wait > 0 {
 			whole.running--
 			return nothing, wait, false
@@ -128,7 +131,7 @@ func (l *Limiter) Charge(key string, more int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.now = l.options.Now()
-	m, _ := l.meter(name{key: key}, l.options.Rate, l.options.Burst)
+	m, _ := l.meter("", name{key: key}, l.options.Rate, l.options.Burst)
 	if m == nil || l.options.Rate == rate.Inf {
 		return
 	}
@@ -178,7 +181,7 @@ func (l *Limiter) reserve(key string, had float64, more int) (wait time.Duration
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.now = l.options.Now()
-	m, _ := l.meter(name{key: key}, l.options.Rate, l.options.Burst)
+	m, _ := l.meter("", name{key: key}, l.options.Rate, l.options.Burst)
 	switch {
 	case l.options.Rate == rate.Inf:
 		return 0, true
@@ -199,7 +202,7 @@ func (l *Limiter) Hold(key, kind string) (release func(), ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.now = l.options.Now()
-	m, wait := l.meter(name{key: key, holds: kind}, rate.Inf, 1)
+	m, wait := l.meter("", name{key: key, holds: kind}, rate.Inf, 1)
 	if wait > 0 || m.running >= l.options.Holds[kind] {
 		return nothing, false
 	}
@@ -227,21 +230,24 @@ func (l *Limiter) release(m *meter) func() {
 	})
 }
 
-// meter returns the meter of a name, and how long until its bucket has one. A key has its own meter before those of its tools.
-func (l *Limiter) meter(n name, r rate.Limit, burst int) (*meter, time.Duration) {
+// meter returns the meter of a name, and how long until its bucket has one. A key has its own meter before those of its tools. With
+// an account, a new meter is one of those that the account may have.
+func (l *Limiter) meter(account string, n name, r rate.Limit, burst int) (*meter, time.Duration) {
 	m := l.meters[n]
 	if m == nil {
 		if l.forget(); len(l.meters) >= l.options.Keys {
 			return nil, busy
 		}
-		if n.tool != "" {
-			whole := l.meters[name{key: n.key}]
-			if whole.tools >= mostTools {
+		if account != "" {
+			if l.owned[account] >= mostOwned {
 				return nil, busy
 			}
-			whole.tools++
+			l.owned[account]++
 		}
-		m = &meter{bucket: rate.NewLimiter(r, burst)}
+		if n.tool != "" {
+			l.meters[name{key: n.key}].tools++
+		}
+		m = &meter{bucket: rate.NewLimiter(r, burst), account: account}
 		l.meters[n] = m
 	}
 	if r == rate.Inf {
@@ -264,6 +270,11 @@ func (l *Limiter) forget() {
 		rests := m.running == 0 && m.tools == 0 && (m.bucket.Limit() == rate.Inf || m.bucket.TokensAt(l.now) >= float64(m.bucket.Burst()))
 		if rests && n.tool != "" {
 			l.meters[name{key: n.key}].tools--
+		}
+		if rests && m.account != "" {
+			if l.owned[m.account]--; l.owned[m.account] == 0 {
+				delete(l.owned, m.account)
+			}
 		}
 		return rests
 	})

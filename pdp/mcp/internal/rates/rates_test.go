@@ -28,7 +28,7 @@ func limiter(t testing.TB, c *clock.Clock, o rates.Options) *rates.Limiter {
 // admitted is how many of n tries come through, each over at once.
 func admitted(l *rates.Limiter, n int, key, tool string) (got int) {
 	for range n {
-		if release, _, ok := l.Admit(key, tool); ok {
+		if release, _, ok := l.Admit(key, key, tool); ok {
 			release()
 			got++
 		}
@@ -71,7 +71,7 @@ func TestRateAndBurst(t *testing.T) {
 	if got := admitted(l, 20, "bob", ""); got != 5 {
 		t.Errorf("another got %d", got)
 	}
-	release, retry, ok := l.Admit("alice", "")
+	release, retry, ok := l.Admit("alice", "alice", "")
 	if ok || retry <= 0 || retry > 101*time.Millisecond {
 		t.Fatalf("got %v, %v", retry, ok)
 	}
@@ -100,7 +100,7 @@ func TestConcurrent(t *testing.T) {
 	l := limiter(t, c, rates.Options{Rate: rate.Inf, Burst: 1, Concurrent: 3})
 	var held []func()
 	for range 10 {
-		if release, retry, ok := l.Admit("alice", "x"); ok {
+		if release, retry, ok := l.Admit("alice", "alice", "x"); ok {
 			held = append(held, release)
 		} else if retry <= 0 {
 			t.Error("refused, and not told when to try again")
@@ -115,8 +115,8 @@ func TestConcurrent(t *testing.T) {
 	held[0]()
 	held[0]()
 	held[0]() // one end is one end
-	release, _, ok := l.Admit("alice", "")
-	if _, _, more := l.Admit("alice", ""); !ok || more {
+	release, _, ok := l.Admit("alice", "alice", "")
+	if _, _, more := l.Admit("alice", "alice", ""); !ok || more {
 		t.Errorf("got %v and %v after one of three ended", ok, more)
 	}
 	release()
@@ -133,7 +133,7 @@ func TestTools(t *testing.T) {
 	if got := admitted(l, 10, "alice", "a"); got != 2 {
 		t.Errorf("got %d of a, want 2", got)
 	}
-	_, retry, ok := l.Admit("alice", "a")
+	_, retry, ok := l.Admit("alice", "alice", "a")
 	if ok || retry < 600*time.Millisecond || retry > 670*time.Millisecond {
 		t.Errorf("got %v, %v", retry, ok)
 	}
@@ -183,9 +183,9 @@ func TestForgettingGivesNothing(t *testing.T) {
 			tool = fmt.Sprint(random.IntN(3))
 		}
 		// Only what the little one admits is done in both, so their buckets are the same.
-		in, _, ok := few.Admit(key, tool)
+		in, _, ok := few.Admit(key, key, tool)
 		if ok {
-			of, _, legal := all.Admit(key, tool)
+			of, _, legal := all.Admit(key, key, tool)
 			if !legal {
 				t.Fatalf("%s with %q was admitted, and its buckets are empty", key, tool)
 			}
@@ -256,6 +256,37 @@ func TestInventedTools(t *testing.T) {
 	}
 }
 
+// Who invents names of tools by many keys finds no more room than by one.
+func TestInventedToolsOfManyKeys(t *testing.T) {
+	c := clock.New()
+	l := limiter(t, c, rates.Options{Rate: rate.Inf, Burst: 1, ToolRate: rate.Every(time.Hour), ToolBurst: 2, Keys: 3000})
+	try := func(account, key, tool string) (got int) {
+		if release, _, ok := l.Admit(account, key, tool); ok {
+			release()
+			got++
+		}
+		return got
+	}
+	invented := 0
+	for n := range 200 {
+		for tool := range 20 {
+			invented += try("mallory", fmt.Sprint("client ", n), fmt.Sprint("tool ", tool))
+		}
+	}
+	if invented == 0 || invented > 1000 {
+		t.Errorf("mallory has meters of %d tools, want 1000 at most", invented)
+	}
+	for n := range 900 {
+		if got := admitted(l, 3, fmt.Sprint("guest ", n), "tool"); got != 2 {
+			t.Fatalf("guest %d got %d of a tool, want 2", n, got)
+		}
+	}
+	c.Advance(3 * time.Hour)
+	if try("mallory", "client 199", "tool 19") != 1 {
+		t.Error("mallory finds no room once the meters are full")
+	}
+}
+
 // 10,000 at once, of 20 principals: each gets its share, and no more.
 func TestAFlood(t *testing.T) {
 	c := clock.New()
@@ -267,7 +298,7 @@ func TestAFlood(t *testing.T) {
 		for range 10 {
 			all.Go(func() {
 				for k := range calls / 10 {
-					release, retry, ok := l.Admit(fmt.Sprint(n), fmt.Sprint("tool ", k%2))
+					release, retry, ok := l.Admit(fmt.Sprint(n), fmt.Sprint(n), fmt.Sprint("tool ", k%2))
 					if !ok {
 						if retry <= 0 {
 							t.Error("refused, and not told when to try again")
@@ -321,7 +352,7 @@ func BenchmarkAdmit(b *testing.B) {
 	n := 0
 	b.ReportAllocs()
 	for b.Loop() {
-		release, _, ok := l.Admit(keys[n%len(keys)], "tool")
+		release, _, ok := l.Admit(keys[n%len(keys)], keys[n%len(keys)], "tool")
 		if !ok {
 			b.Fatal("refused")
 		}
@@ -334,7 +365,7 @@ func BenchmarkAdmit(b *testing.B) {
 func TestHold(t *testing.T) {
 	c := clock.New()
 	l := limiter(t, c, rates.Options{Rate: 1, Burst: 1, Concurrent: 1, Keys: 6, Holds: map[string]int{"stream": 3, "message": 1}})
-	release, _, _ := l.Admit("alice", "")
+	release, _, _ := l.Admit("alice", "alice", "")
 	defer release()
 	var all sync.WaitGroup
 	ends := make(chan func(), 50)
@@ -358,7 +389,7 @@ func TestHold(t *testing.T) {
 	}
 	for range 10 { // strangers make no room by it
 		c.Advance(time.Minute)
-		l.Admit("stranger", "")
+		l.Admit("stranger", "stranger", "")
 	}
 	if _, more := l.Hold("alice", "stream"); more {
 		t.Error("a fourth is held")
