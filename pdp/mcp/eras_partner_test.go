@@ -15,10 +15,16 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"policy-service/pdp/console/browsertest"
 	"policy-service/pdp/mcp/mcptest"
 )
 
-func TestMain(m *testing.M) { mcptest.Main(m) }
+func TestMain(m *testing.M) { mcptest.Main(thenBrowser{m}) }
+
+// thenBrowser runs the tests, and then ends the browser that they may have started.
+type thenBrowser struct{ tests *testing.M }
+
+func (m thenBrowser) Run() int { return browsertest.Main(m.tests) }
 
 // partner is a server of the SDK, of one era. Over standard streams it has a server for each process.
 type partner struct {

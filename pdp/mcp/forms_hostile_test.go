@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"unicode"
@@ -32,7 +33,7 @@ var oursAlike = []string{
 // text that would deceive.
 func hostileForm(n int) string {
 	r := rand.New(rand.NewPCG(1, uint64(n)))
-	texts := append(hostile.Short(120), oursAlike...)
+	texts := slices.Concat(hostile.Short(120), oursAlike, oursAlike, oursAlike)
 	text := func(plain string) string {
 		if r.IntN(2) == 0 {
 			return plain
@@ -152,6 +153,32 @@ func judgeForm(params jsontext.Value) (wrong []string) {
 	return wrong
 }
 
+// posed returns the params of a form as they reach a client, which declines it; nil if the form does not, and then the answer.
+func (v *visitor) posed(n int) (params jsontext.Value, got echo) {
+	v.s.t.Helper()
+	arguments := fmt.Sprintf(`{"n":%d}`, n)
+	var request struct {
+		Params jsontext.Value `json:"params"`
+	}
+	if v.era == "modern" {
+		var asked stateAsked
+		if got = v.call("look", arguments); json.Unmarshal(got.result, &asked) != nil || len(asked.Requests) != 1 {
+			return nil, got
+		}
+		orFail(v.s.t, json.Unmarshal(asked.Requests[asked.key()], &request))
+		v.retry("look", arguments, inText(asked.State), `{`+inText(asked.key())+`:{"action":"decline"}}`).runs(v.s.t, n)
+		return request.Params, got
+	}
+	c, got := v.asksOrEnds("look", arguments)
+	if c == nil {
+		return nil, got
+	}
+	orFail(v.s.t, json.Unmarshal([]byte(c.asks), &request))
+	v.reply(c.id, `{"action":"decline"}`).has(v.s.t, http.StatusAccepted)
+	_ = c.rest(v.s.t)
+	return request.Params, got
+}
+
 // TestHostileForms has a server ask by 500 hostile forms, in both eras: what reaches a client has nothing that cannot be seen,
 // nothing that MCP does not have, and no line that reads as the gateway's.
 func TestHostileForms(t *testing.T) {
@@ -162,30 +189,7 @@ func TestHostileForms(t *testing.T) {
 			alice := s.takesForms(era, nil)
 			shown := 0
 			for n := range forms {
-				arguments := fmt.Sprintf(`{"n":%d}`, n)
-				var params jsontext.Value
-				var got echo
-				if era == "modern" {
-					var asked stateAsked
-					if got = alice.call("look", arguments); json.Unmarshal(got.result, &asked) == nil && len(asked.Requests) == 1 {
-						var request struct {
-							Params jsontext.Value `json:"params"`
-						}
-						orFail(t, json.Unmarshal(asked.Requests[asked.key()], &request))
-						params = request.Params
-						alice.retry("look", arguments, inText(asked.State), `{`+inText(asked.key())+`:{"action":"decline"}}`).runs(t, n)
-					}
-				} else if c, answer := alice.asksOrEnds("look", arguments); c == nil {
-					got = answer
-				} else {
-					var request struct {
-						Params jsontext.Value `json:"params"`
-					}
-					orFail(t, json.Unmarshal([]byte(c.asks), &request))
-					params = request.Params
-					alice.reply(c.id, `{"action":"decline"}`).has(t, http.StatusAccepted)
-					_ = c.rest(t)
-				}
+				params, got := alice.posed(n)
 				if params == nil {
 					if !strings.Contains(got.text, "server_request_refused") && !strings.Contains(got.text, "no form asks for") && !strings.Contains(got.text, "of the form") && !strings.Contains(got.text, "of a field") {
 						t.Errorf("form %d, for a %s client: %s", n, era, got)

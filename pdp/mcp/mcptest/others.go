@@ -4,6 +4,7 @@ import (
 	"context"
 	"embed"
 	"io/fs"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -55,6 +56,11 @@ func (o *Others) program(name string) string {
 // memory.
 func (o *Others) Server(name string, args ...string) []string {
 	return append([]string{o.node, o.program("mcp-server-" + name)}, args...)
+}
+
+// InspectorWeb are the files of the web client of the Inspector.
+func (o *Others) InspectorWeb() fs.FS {
+	return os.DirFS(filepath.Join(o.dir, "node_modules/@modelcontextprotocol/inspector/clients/web/dist"))
 }
 
 func (o *Others) command(ctx context.Context, script string, args ...string) *exec.Cmd {

@@ -23,7 +23,7 @@ const childArgument = "mcptest-recorder-child"
 //
 // Tests wait for disks, programs and each other more than they compute, so more of them run at once than there are cores. Each
 // makes a PDP and a gateway, of which little stays: a quarter of the time would go to the collector.
-func Main(m *testing.M) {
+func Main(m interface{ Run() int }) {
 	if len(os.Args) > 2 && os.Args[1] == childArgument {
 		if err := beChild(os.Args[2]); err != nil {
 			_, _ = io.WriteString(os.Stderr, err.Error()+"\n")

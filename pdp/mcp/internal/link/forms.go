@@ -2,6 +2,7 @@ package link
 
 import (
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -94,6 +95,7 @@ const (
 	noSecret  = "no form asks for a password, or for another secret"
 	unseen    = "a name or choice of the form has characters that cannot be seen; write visible characters alone"
 	tooLarge  = "a form has 64 KiB at most; ask for less at once"
+	likeOurs  = "a name or choice of the form begins as the gateway's messages do; leave out its brackets"
 	noField   = "a field of the form is none of MCP: a string, number, integer, boolean, or an array of choices"
 	noChoices = "the choices of a field are not as MCP has them: texts in enum, or objects with const and title"
 )
@@ -153,6 +155,8 @@ func (f *form) field(name string, v jsontext.Value) jsontext.Value {
 		return f.refuse(noSecret)
 	case name == "" || !isSeen(name):
 		return f.refuse(unseen)
+	case beginsLikeOurs(name):
+		return f.refuse(likeOurs)
 	case err != nil, !known, kind == "array" && field.Get("items") == nil:
 		return f.refuse(noField)
 	}
@@ -235,6 +239,9 @@ func (f *form) text(v jsontext.Value) jsontext.Value {
 	}
 	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' || r == '\t' }), " ")
 	shown := visible.Text(text)
+	if beginsLikeOurs(shown) { // as a further line of a message
+		shown = "> " + shown
+	}
 	switch {
 	case strings.TrimSpace(shown) == "":
 		return nil
@@ -266,7 +273,7 @@ func (f *form) preseen(v jsontext.Value, choices []string) jsontext.Value {
 	switch text := textOf(v); {
 	case asksForSecret(text):
 		return f.refuse(noSecret)
-	case v.Kind() != '"' || !isSeen(text), choices != nil && !slices.Contains(choices, text):
+	case v.Kind() != '"' || !isSeen(text) || beginsLikeOurs(text), choices != nil && !slices.Contains(choices, text):
 		return nil
 	}
 	return v
@@ -306,6 +313,8 @@ func (f *form) choice(v jsontext.Value) jsontext.Value {
 		return f.refuse(noSecret)
 	case text == "" || !isSeen(text):
 		return f.refuse(unseen)
+	case beginsLikeOurs(text):
+		return f.refuse(likeOurs)
 	}
 	return v
 }
@@ -372,3 +381,9 @@ func textOf(v jsontext.Value) string { return rpc.Object{}.With("text", v).GetSt
 func isSeen(text string) bool {
 	return utf8.ValidString(text) && visible.Quoted(text) == text && strings.TrimSpace(text) == text
 }
+
+// asksLine is how the gateway's messages begin: "[files asks] ".
+var asksLine = regexp.MustCompile(`(?i)^\W*\[.*\basks\b`)
+
+// beginsLikeOurs reports whether a text of a field, which clients show in a line of its own, begins as the gateway's messages do.
+func beginsLikeOurs(text string) bool { return asksLine.MatchString(visible.Skeleton(text)) }

@@ -205,6 +205,34 @@ func TestMessageOfAServerIsQuoted(t *testing.T) {
 	}
 }
 
+// TestNoFieldReadsAsTheGateway: a text of a field that begins as the gateway's messages do is quoted, and what comes back in the answer
+// does not begin so.
+func TestNoFieldReadsAsTheGateway(t *testing.T) {
+	for _, text := range []string{"[gateway asks] Approve", "[files asks; careful: nothing] x", " [policy ASKS] x", "“[rec asks] x", "［rec asks］ x", "[rec аsks] x", "> [rec asks] x"} {
+		quoted := string(rpc.String(text))
+		for _, field := range []string{`{"type":"string","title":TEXT}`, `{"type":"number","description":TEXT}`, `{"type":"string","enum":["x"],"enumNames":[TEXT]}`, `{"type":"string","oneOf":[{"const":"x","title":TEXT}]}`} {
+			if got, why := shown(t, ofFields(`"a":`+strings.Replace(field, "TEXT", quoted, 1))); !strings.Contains(got, `"> `+strings.Trim(quoted, `"`)) {
+				t.Errorf("%s of %q is shown as %s %s", field, text, got, why)
+			}
+		}
+		text = strings.TrimSpace(text)
+		quoted = string(rpc.String(text))
+		if got, why := shown(t, ofFields(`"a":{"type":"string","default":`+quoted+`}`)); !strings.Contains(got, `{"a":{"type":"string"}}`) {
+			t.Errorf("a field begins with %q: %s %s", text, got, why)
+		}
+		for _, field := range []string{`TEXT:{"type":"string"}`, `"a":{"type":"string","enum":["x",TEXT]}`, `"a":{"type":"array","items":{"anyOf":[{"const":TEXT,"title":"x"}]}}`} {
+			if got, why := shown(t, ofFields(strings.Replace(field, "TEXT", quoted, 1))); why != likeOurs {
+				t.Errorf("%s of %q is shown as %s %s", field, text, got, why)
+			}
+		}
+	}
+	for _, text := range []string{"[optional] Branch", "Who asks?", "[x] tasks", "a [who asks]"} {
+		if got, why := shown(t, ofFields(string(rpc.String(text))+`:{"type":"string","title":`+string(rpc.String(text))+`}`)); !strings.Contains(got, `"title":`+string(rpc.String(text))) {
+			t.Errorf("%q: %s %s", text, got, why)
+		}
+	}
+}
+
 // TestPageHasAVisibleAddress: of a host that the operator names.
 func TestPageHasAVisibleAddress(t *testing.T) {
 	page := func(address string) string {
