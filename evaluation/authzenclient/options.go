@@ -56,7 +56,7 @@ func WithToken(source TokenSource) Option {
 	}
 }
 
-// WithTenantToken is WithToken for keys that are each for one tenant: source gets the name of the tenant that is asked about.
+// WithTenantToken sets the source of keys that are each for one tenant. It gets the name of the tenant that is asked about.
 func WithTenantToken(source func(ctx context.Context, tenant string) (string, error)) Option {
 	return func(c *Client) error { c.token = source; return nil }
 }

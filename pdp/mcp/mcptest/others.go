@@ -58,7 +58,7 @@ func (o *Others) Server(name string, args ...string) []string {
 	return append([]string{o.node, o.program("mcp-server-" + name)}, args...)
 }
 
-// InspectorWeb are the files of the web client of the Inspector.
+// InspectorWeb returns the files of the web client of the Inspector.
 func (o *Others) InspectorWeb() fs.FS {
 	return os.DirFS(filepath.Join(o.dir, "node_modules/@modelcontextprotocol/inspector/clients/web/dist"))
 }

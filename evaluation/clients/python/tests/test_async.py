@@ -174,7 +174,7 @@ class Async(unittest.IsolatedAsyncioTestCase):
         ]
         for name, said, context, kind, times, spent in cases:
             with self.subTest(name), Liar(said) as liar:
-                async with AsyncClient(liar.url, timeout=0.5 if kind == "timed_out" else 20) as client:
+                async with AsyncClient(liar.url, timeout=2 if kind == "timed_out" else 20) as client:
                     error = await self.no(client.authorize(question(**context)), kind)
                     self.assertEqual((len(liar.requests), error.spent), (times, spent))
 

@@ -242,7 +242,7 @@ func (l *Link) Current() (upstream.Session, error) {
 	return l.session, nil
 }
 
-// AfterClose has a function run once the link is closed, unless stop is called before. What waits for the client is given up by it.
+// AfterClose calls do once the link is closed, unless stop is called before. Use it to give up what waits for the client.
 func (l *Link) AfterClose(do func()) (stop func() bool) { return context.AfterFunc(l.life, do) }
 
 // keep makes a session the current one. It is not ok if the link is closed.
