@@ -76,6 +76,7 @@ func startLetter(t *testing.T, w pep.Wiring, era string) string {
 	url := "http://" + l.Addr().String() + mcp.Endpoint
 	text := strings.NewReplacer("http://127.0.0.1:8391/mcp", url, "http://127.0.0.1:8392", w.PDP, "http://127.0.0.1:8394", w.Issuer,
 		"http://127.0.0.1:8393/mcp", w.Upstream, "[legacy]", "["+era+"]").Replace(letter(t))
+	text += "limits: {rate: 1000/s, burst: 1000}\n" // the plans ask as one person, as fast as they can
 	file := filepath.Join(t.TempDir(), "gateway.yaml")
 	orFail(t, os.WriteFile(file, []byte(text), 0o600))
 	var c mcp.Config
