@@ -19,7 +19,7 @@ import (
 
 var (
 	// formDialog is the component by which the Inspector asks a person.
-	formDialog = regexp.MustCompile("function ([\\w$]+)\\(\\{request:[\\w$]+,serverName:[\\w$]+,queuePosition:")
+	formDialog = regexp.MustCompile(`function ([\w$]+)\(\{request:[\w$]+,serverName:[\w$]+,queuePosition:`)
 	// inspectorBegins is where the Inspector draws itself.
 	inspectorBegins = regexp.MustCompile("(\\(0,[\\w$]+\\.createRoot\\)\\(document\\.getElementById\\(`root`\\)\\))(\\.render\\([^;]*)(\\(0,[\\w$]+\\.jsx\\)\\()[\\w$]+,\\{\\}\\)(\\]\\}\\)\\}\\)\\);)")
 	// ofElsewhere is what a page asks other hosts for.
