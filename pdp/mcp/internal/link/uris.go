@@ -103,7 +103,7 @@ func isOverlong(s string) bool {
 	return false
 }
 
-// unescaped returns a URI with its escapes decoded, those of bytes and, as some servers take them, %uXXXX. Other percent
+// unescaped returns a URI with its escapes decoded, those of bytes and, as some servers take them, %uHHHH. Other percent
 // signs stay.
 func unescaped(uri string) string {
 	var b bytes.Buffer
