@@ -71,11 +71,11 @@ func (c *Client) ask(ctx context.Context, a asking, read func(reply) *Error) (id
 	defer cancel()
 	for n := 0; ; n++ {
 		if err = c.once(ctx, a, id, read); err == nil || !c.mayRepeat(ctx, a, err, n) {
+			ofCaller := a.breaker == nil && err.ofCaller()
 			switch outcome = outcomeOf(err); {
-			case a.breaker != nil:
-			case c.chosen && (err.ofCaller() || err != nil && (err.Kind == Odd || err.Status == http.StatusTooManyRequests)):
+			case c.chosen && (ofCaller || err != nil && (err.Kind == Odd || err.Status == http.StatusTooManyRequests)):
 				outcome = undecided // it may be about the tenant
-			case err.ofCaller():
+			case ofCaller:
 				outcome = failed
 			}
 			return id, err

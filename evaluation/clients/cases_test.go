@@ -79,6 +79,12 @@ func ofTenants() []testCase {
 	done := result{Allowed: true, Acted: 1, Result: "done", Named: true}
 	broken := result{Kind: "unavailable", Status: 500}
 	circuit := options{Retries: &none, Breaker: &breaker{Failures: 2, CoolDown: 600_000}}
+	allows := says(200, `{"decision":true}`)
+	const owes = `{"decision":true,"context":{"obligations":[{"id":"a","type":"log","properties":{}}]}}`
+	reporting := circuit
+	reporting.Handlers = map[string]string{"log": "ok"}
+	kept := done
+	kept.Handled = []string{"log"}
 	return []testCase{
 		{name: "tenants", steps: []step{
 			{call: about(""), want: done, asked: 1},
@@ -98,14 +104,22 @@ func ofTenants() []testCase {
 			{call: about("elsewhere"), want: refusal(404), asked: 1},
 			{call: about("default"), want: done, asked: 1},
 		}},
-		{name: "a tenant that asks too often", lie: func() http.HandlerFunc { return badFor("acme", says(429, "{}")) }, options: circuit, steps: []step{
+		{name: "a tenant that asks too often", lie: func() http.HandlerFunc { return badFor("acme", says(429, "{}"), allows) }, options: circuit, steps: []step{
 			{call: about("acme"), want: result{Kind: "unavailable", Status: 429}, asked: 1},
 			{call: about("acme"), want: result{Kind: "unavailable", Status: 429}, asked: 1},
 			{call: about("acme"), want: result{Kind: "unavailable", Status: 429}, asked: 1},
 			{call: about("default"), want: result{Allowed: true, Acted: 1, Result: "done"}, asked: 1},
 		}},
+		{name: "a tenant that reports too often", lie: func() http.HandlerFunc {
+			return badFor("acme", says(200, owes, "X-Decision-Id", "busy"), says(200, owes, "X-Decision-Id", "d1"))
+		}, options: reporting, steps: []step{
+			{call: about("acme"), want: kept, receipts: "a discharged"},
+			{call: about("acme"), want: kept, receipts: "a discharged"},
+			{call: about("acme"), want: kept, receipts: "a discharged"},
+			{call: about("default"), want: kept, receipts: "a discharged"},
+		}},
 		{name: "a tenant whose answers are too large", lie: func() http.HandlerFunc {
-			return badFor("acme", says(200, `{"decision":true,"context":{"x":"`+strings.Repeat("x", 2<<20)+`"}}`))
+			return badFor("acme", says(200, `{"decision":true,"context":{"x":"`+strings.Repeat("x", 2<<20)+`"}}`), allows)
 		}, options: circuit, steps: []step{
 			{call: about("acme"), want: undecided("odd"), asked: 1},
 			{call: about("acme"), want: undecided("odd"), asked: 1},
@@ -120,14 +134,14 @@ func ofTenants() []testCase {
 	}
 }
 
-// badFor answers about one tenant with bad, and about others with yes.
-func badFor(tenant string, bad http.HandlerFunc) http.HandlerFunc {
+// badFor answers about one tenant with bad, and about others with good.
+func badFor(tenant string, bad, good http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, "/tenants/"+tenant+"/") {
 			bad(w, r)
 			return
 		}
-		says(200, `{"decision":true}`)(w, r)
+		good(w, r)
 	}
 }
 

@@ -100,6 +100,8 @@ func (f *front) serve(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case before == nil:
 		f.proxy.ServeHTTP(w, r)
+	case strings.HasSuffix(r.URL.Path, "/busy/obligations"):
+		w.WriteHeader(http.StatusTooManyRequests)
 	case strings.HasSuffix(r.URL.Path, "/obligations"):
 		w.WriteHeader(http.StatusNoContent)
 	default:

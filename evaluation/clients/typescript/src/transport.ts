@@ -8,6 +8,8 @@ export interface Settings {
 	/** Without a slash at its end. */
 	base: string;
 	origin: string;
+	/** Whether the tenant is one that requests choose, and not the client's own. */
+	chosen: boolean;
 	credential: string | (() => string | Promise<string>) | undefined;
 	timeout: number;
 	retries: number;
@@ -76,7 +78,7 @@ export async function ask(s: Settings, a: Asking, read: Reader): Promise<{ reque
 	} finally {
 		clearTimeout(timer);
 		a.signal?.removeEventListener("abort", abort);
-		leave?.(outcomeOf(failure, a.breaker?.refused));
+		leave?.(outcomeOf(failure, s.chosen, a.breaker?.refused));
 	}
 }
 
@@ -300,7 +302,7 @@ const longest = 2 ** 31 - 1;
 
 type Outcome = "answered" | "undecided" | "failed";
 
-function outcomeOf(failure: Failure | undefined, refused: Outcome = "failed"): Outcome {
+function outcomeOf(failure: Failure | undefined, chosen: boolean, refused: Outcome = "failed"): Outcome {
 	switch (failure?.kind) {
 		case undefined:
 		case "bad_item":
@@ -312,7 +314,7 @@ function outcomeOf(failure: Failure | undefined, refused: Outcome = "failed"): O
 		case "not_asked":
 			return "undecided";
 		default:
-			return refused === "undecided" && (failure?.kind === "odd" || failure?.pdpStatus === 429) ? refused : "failed";
+			return chosen && (failure?.kind === "odd" || failure?.pdpStatus === 429) ? "undecided" : "failed"; // it may be about the tenant
 	}
 }
 
@@ -320,7 +322,7 @@ function outcomeOf(failure: Failure | undefined, refused: Outcome = "failed"): O
 export interface Circuit {
 	/** Leave to call, which is given back with the outcome, or the failure. */
 	enter(): Failure | ((outcome: Outcome) => void);
-	/** The outcome of 401, 403 and 404: the caller is refused, or this one request. If undecided, it is also that of 429, and of odd answers. */
+	/** The outcome of 401, 403 and 404: the caller is refused, or this one request. */
 	readonly refused: Outcome;
 }
 

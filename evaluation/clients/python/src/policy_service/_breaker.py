@@ -58,13 +58,13 @@ class Circuit:
                     self._turn += 1
 
 
-def outcome_of(error: AuthorizationError | None, *, refused: Outcome) -> Outcome:
-    """Judges the PDP by the end of a call. refused is the verdict where the PDP refuses the caller for any question. If
-    that is undecided, so are 429 and an answer that is none: they may be about the tenant."""
+def outcome_of(error: AuthorizationError | None, *, refused: Outcome, chosen: bool) -> Outcome:
+    """Judges the PDP by the end of a call. refused is the verdict where the PDP refuses the caller for any question. Of a
+    tenant that requests choose, 429 and an answer that is none decide nothing: they may be about the tenant."""
     if error is None or error.kind in ("bad_item", "obligated"):
         return "answered"
     if error.kind == "refused":
         return refused if error.pdp_status in (401, 403, 404) else "answered"
-    if refused == "undecided" and (error.kind == "odd" or error.pdp_status == 429):
-        return refused
+    if chosen and (error.kind == "odd" or error.pdp_status == 429):
+        return "undecided"
     return "undecided" if error.kind in ("cancelled", "not_asked") else "failed"

@@ -180,7 +180,7 @@ class Core:
         self._circuit, self._receipt_circuit = Circuit(breaker), Circuit(breaker)
         self._receipts = _Receipts(receipts)
         self._on_undecided = on_undecided
-        self._refused: Outcome = "failed"
+        self._chosen = False
         self._set_tenant("default" if tenant is None else tenant)
 
     def _set_tenant(self, tenant: object) -> None:
@@ -196,7 +196,7 @@ class Core:
         """Returns the core for another tenant, which shares all but the paths."""
         core = copy.copy(self)
         core._set_tenant(tenant)
-        core._refused = "undecided"  # requests may name any tenant: one that is refused closes the way to no other
+        core._chosen = True  # requests may name any tenant: one that is refused closes the way to no other
         return core
 
     # Asking.
@@ -222,19 +222,24 @@ class Core:
                     understood, fault = yield from self._once(a, request_id, deadline, understand)
                     if fault is not None:
                         self._placed(fault, a, request_id)
-                    outcome = outcome_of(fault, refused=self._refused)
+                    outcome = self._outcome_of(a, fault)
                     return understood, request_id
                 except AuthorizationError as error:
                     pause = self._pause(a, error, n, deadline)
                     if pause is None:
-                        refused: Outcome = self._refused if a.circuit is self._circuit else "answered"
-                        outcome = outcome_of(error, refused=refused)
+                        outcome = self._outcome_of(a, error)
                         raise self._placed(error, a, request_id)
                     yield Sleep(pause)
                     n += 1
         finally:
             if a.circuit:
                 a.circuit.leave(turn, outcome)
+
+    def _outcome_of(self, a: _Asking, error: AuthorizationError | None) -> Outcome:
+        refused: Outcome = "undecided" if self._chosen else "failed"
+        if a.circuit is not self._circuit:
+            refused = "answered"  # 404 is of one decision
+        return outcome_of(error, refused=refused, chosen=self._chosen)
 
     def _placed(self, error: AuthorizationError, a: _Asking, request_id: str) -> AuthorizationError:
         """An error with its place. One that came after something was sent, of a question that spends, says so."""
