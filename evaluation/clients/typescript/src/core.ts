@@ -66,7 +66,8 @@ export class Core {
 		const at = new URL(base);
 		need(o.fetch || o.plainHttp || !proxied(at), "Node sends plain http by the proxy of the environment; name the PDP's host in NO_PROXY");
 		const credentialOf = typeof credential === "function" ? () => credential(tenant ?? "default") : credential;
-		this.settings = { base, origin: at.origin, chosen: other !== undefined, credential: credentialOf, timeout, retries, fetch: o.fetch ?? fetch };
+		const chosen = other !== undefined;
+		this.settings = { base, origin: at.origin, chosen, credential: credentialOf, timeout, retries, fetch: o.fetch ?? fetch };
 		this.pdp = tenant === undefined || tenant === "default" ? base : `${base}/tenants/${tenant}`;
 		this.tenant = tenant;
 		this.handlers = handlersOf(o.handlers);

@@ -59,8 +59,8 @@ class Circuit:
 
 
 def outcome_of(error: AuthorizationError | None, *, refused: Outcome, chosen: bool) -> Outcome:
-    """Judges the PDP by the end of a call. refused is the verdict where the PDP refuses the caller for any question. Of a
-    tenant that requests choose, 429 and an answer that is none decide nothing: they may be about the tenant."""
+    """Judges the PDP by the end of a call. refused is the verdict where the PDP refuses the caller for any question. If
+    requests chose the tenant, 429 and an answer that is none decide nothing: they may be about the tenant."""
     if error is None or error.kind in ("bad_item", "obligated"):
         return "answered"
     if error.kind == "refused":
