@@ -136,6 +136,8 @@ type Server struct {
 	catalog catalog
 	noted   sync.Map // for each key, the *rate.Sometimes of log lines about refused requests
 	leftOut leftOut
+	// withheld is for the line that the server is told that clients take no questions.
+	withheld sync.Once
 }
 
 // leftOut are the members of params that the log has said are left out.
@@ -315,9 +317,9 @@ func (g *Servers) noteWithheld(s *Server, c Client) {
 	if o, _ := rpc.ParseObject(c.Capabilities); s.Asks.May["elicitation"] || o.Get("elicitation").Kind() != '{' {
 		return
 	}
-	if _, said := s.noted.LoadOrStore("withheld", true); !said {
+	s.withheld.Do(func() {
 		g.o.Logger.Info("clients take questions for their people, and the server is told that they take none, because the configuration refuses them", "server", s.Name, "key", s.Key+"."+key)
-	}
+	})
 }
 
 // Client is the client's description of itself: sent once in the legacy era, with each request in the modern era.
