@@ -62,6 +62,29 @@ func TestListingIsOneLine(t *testing.T) {
 	})
 }
 
+// A server that is told that clients take no questions, although they say that they do, is named in the log, once.
+func TestWithheldQuestionsAreOneLine(t *testing.T) {
+	inEras(t, func(t *testing.T, era string) {
+		const message = "clients take questions for their people, and the server is told that they take none, because the configuration refuses them"
+		for asks, want := range map[string]int{mcp.RelayOn: 0, "deny": 1} {
+			s := newSiege(t, camp{
+				answers: mcptest.Answers{Eras: []string{"legacy"}},
+				change:  ofServer(func(u *mcp.UpstreamConfig) { u.ServerRequests.Elicitation = asks }),
+			})
+			s.visitor(era, mcptest.Claims{"sub": "bob"}).ask("tools/list", `{}`)
+			for _, sub := range []string{"alice", "mallory"} {
+				s.takesForms(era, mcptest.Claims{"sub": sub}).ask("tools/list", `{}`)
+			}
+			told := slices.ContainsFunc(s.rec.Got(), func(g mcptest.Got) bool {
+				return g.Method == "initialize" && strings.Contains(string(g.Params), `"elicitation"`)
+			})
+			if lines := s.logs.lines(message); told != (want == 0) || len(lines) != want {
+				t.Errorf("%s: the server is told %v, and the log has %q", asks, told, lines)
+			}
+		}
+	})
+}
+
 // Whoever has requests refused in other words each time does not fill the log: neither a client by names, nor a server by sizes.
 func TestRefusalsInManyWordsAreOneLine(t *testing.T) {
 	inEras(t, func(t *testing.T, era string) {
