@@ -165,7 +165,7 @@ func namesSecret(text string) bool {
 			if spaced && !single {
 				least = loose
 			}
-			if spellings[joined+p.letters] >= least || spellings[joined+p.short] >= least {
+			if isNamed(joined+p.letters, joined+p.short, least) {
 				return true
 			}
 			joined += p.letters
@@ -178,7 +178,12 @@ func namesSecret(text string) bool {
 }
 
 func isSecret(word string) bool {
-	return spellings[fold(word)] >= solid || spellings[foldShort(word)] >= solid
+	return isNamed(fold(word), foldShort(word), solid)
+}
+
+// isNamed reports whether letters are the name of a secret, with or without the digits at their end.
+func isNamed(letters, short string, least spelling) bool {
+	return spellings[letters] >= least || spellings[short] >= least
 }
 
 // foldShort folds a word without the digits at its end.
