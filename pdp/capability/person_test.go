@@ -83,9 +83,7 @@ func TestPersons(t *testing.T) {
 	r.Pass(31 * 24 * time.Hour)
 	s.Work(t.Context())
 	s.Work(t.Context())
-	if keys := s.Keys(); len(keys) > 0 {
-		t.Errorf("they are forgotten but for %q", keys)
-	}
+	wantForgotten(t, s)
 }
 
 // TestPersonsAsk: a person asks so often, whatever holders it is of, and keeps no other of the same holder from asking.

@@ -103,6 +103,13 @@ func mustLive(t testing.TB, s *capability.Store) int {
 	return n
 }
 
+func wantForgotten(t testing.TB, s *capability.Store) {
+	t.Helper()
+	if keys := s.Keys(); len(keys) > 0 {
+		t.Errorf("all is forgotten but for %q", keys)
+	}
+}
+
 func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
@@ -255,9 +262,7 @@ func TestLife(t *testing.T) {
 	}
 	r.Pass(30*24*time.Hour + time.Second)
 	s.Work(t.Context())
-	if keys := s.Keys(); len(keys) > 0 {
-		t.Errorf("it is forgotten but for %q", keys)
-	}
+	wantForgotten(t, s)
 }
 
 // TestStates: what can be done in which state, and what is on record of it.

@@ -813,9 +813,7 @@ func TestRun(t *testing.T) {
 		r.wantState(t, s, id, capability.Expired, "granted", "expired")
 		time.Sleep(time.Minute + time.Second)
 		synctest.Wait()
-		if keys := s.Keys(); len(keys) > 0 {
-			t.Errorf("left are %q", keys)
-		}
+		wantForgotten(t, s)
 		cancel()
 		running.Wait()
 	})
