@@ -252,6 +252,7 @@ func TestClusterWithoutOneMember(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Start(t, etcdtest.Options{Members: 3})
 	g := openGroup(t, 1, etcd)
+	g.hurry(0)
 	a := g.all[0]
 	files := func(branch string) {
 		t.Helper()

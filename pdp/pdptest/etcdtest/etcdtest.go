@@ -343,10 +343,10 @@ func (c *Cluster) PID(n int) int {
 	return m.command.Process.Pid
 }
 
-// ofMember is the member that has a connection from a port, -1 if the member has ended.
-func (c *Cluster) ofMember(port int) int {
+// ofMember returns the member that has a connection, -1 if the member has ended.
+func (c *Cluster) ofMember(from, to net.Addr) int {
 	for range 20 {
-		inode := inodeOf(port)
+		inode := inodeOf(from, to)
 		for n := range c.members {
 			if hasSocket(c.PID(n), inode) {
 				return n

@@ -23,8 +23,8 @@ type proxy struct {
 	slow     atomic.Int64 // nanoseconds
 	refused  atomic.Int64 // connections
 
-	mu   sync.Mutex         // guards what follows
-	of   func(port int) int // the member that has a connection from a port; nil if it does not matter
+	mu   sync.Mutex                  // guards what follows
+	of   func(from, to net.Addr) int // the member that has a connection; nil if it does not matter
 	off  map[int]bool
 	held chan struct{} // closed when what is held goes on; nil if nothing is held
 	open map[net.Conn]int
@@ -63,7 +63,7 @@ func (p *proxy) serve(from net.Conn) {
 	p.mu.Unlock()
 	who := everyone
 	if of != nil {
-		if who = of(from.RemoteAddr().(*net.TCPAddr).Port); who < 0 {
+		if who = of(from.RemoteAddr(), from.LocalAddr()); who < 0 {
 			return
 		}
 	}
@@ -165,17 +165,17 @@ func (p *proxy) heal() {
 	}
 }
 
-// inodeOf is the socket that a local port belongs to, "" if there is none.
-func inodeOf(port int) string {
+// inodeOf returns the socket that has a connection, "" if there is none. Connections to several places may come from one port.
+func inodeOf(from, to net.Addr) string {
 	f, err := os.Open("/proc/net/tcp")
 	if err != nil {
 		return ""
 	}
 	defer func() { _ = f.Close() }()
-	want := fmt.Sprintf(":%04X", port)
+	port := func(of net.Addr) string { return fmt.Sprintf(":%04X", of.(*net.TCPAddr).Port) }
 	for lines := bufio.NewScanner(f); lines.Scan(); {
 		fields := strings.Fields(lines.Text())
-		if len(fields) > 9 && strings.HasSuffix(fields[1], want) && fields[9] != "0" {
+		if len(fields) > 9 && strings.HasSuffix(fields[1], port(from)) && strings.HasSuffix(fields[2], port(to)) && fields[9] != "0" {
 			return fields[9]
 		}
 	}
