@@ -86,7 +86,8 @@ func TryStart(t testing.TB, source pdp.Source, options ...Option) (*Server, erro
 	if config.TLS.CertFile != "" {
 		scheme = "https://"
 	}
-	running := &Server{Server: s, URL: scheme + s.Addr(), Client: http.DefaultClient, t: t}
+	own := http.DefaultTransport.(*http.Transport).Clone() // Stop closes its connections, and no other test's
+	running := &Server{Server: s, URL: scheme + s.Addr(), Client: &http.Client{Transport: own}, t: t}
 	t.Cleanup(running.stop)
 	return running, nil
 }

@@ -96,7 +96,7 @@ func scrapeAs(t *testing.T, credential string, urls ...string) (all model.Vector
 			r.Header.Set("Authorization", credential)
 		}
 		up := &model.Sample{Metric: model.Metric{model.MetricNameLabel: "up"}}
-		answer, err := http.DefaultClient.Do(r)
+		answer, err := ownClient().Do(r)
 		if err == nil {
 			text, err := io.ReadAll(answer.Body)
 			must(t, err)

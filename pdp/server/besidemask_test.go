@@ -303,7 +303,7 @@ func guessing(t *testing.T, masks []string) (*wallet, *guesser) {
 	page("/capabilities")
 	get("auditor", "/v1/log/checkpoint")
 	note := strings.Split(g.places["auditor /v1/log/checkpoint"], "\n")[1]
-	tile := consoleGet(t, http.DefaultClient, w.URL+"/v1/log/tile/0/000.p/"+note)
+	tile := consoleGet(t, ownClient(), w.URL+"/v1/log/tile/0/000.p/"+note)
 	if tile.status != http.StatusOK || len(tile.body) == 0 {
 		t.Errorf("the tile: %d", tile.status)
 	}

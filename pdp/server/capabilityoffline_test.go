@@ -75,7 +75,7 @@ func (b *beside) send(s shot) string {
 	r, err := http.NewRequestWithContext(b.t.Context(), http.MethodPost, b.url, strings.NewReader(s.arguments))
 	must(b.t, err)
 	r.Header.Set("X-Call", string(call))
-	answer, err := http.DefaultClient.Do(r)
+	answer, err := ownClient().Do(r)
 	must(b.t, err)
 	defer func() { _ = answer.Body.Close() }()
 	body, err := io.ReadAll(answer.Body)

@@ -56,7 +56,7 @@ func (g *group) loggedIn(who string, n int) *http.Client {
 	g.t.Helper()
 	jar, err := cookiejar.New(nil)
 	must(g.t, err)
-	by := consoleBrowser(http.DefaultTransport)
+	by := consoleBrowser(nil)
 	by.Jar = jar
 	form := url.Values{"key": {strings.TrimPrefix(g.key[who], "Bearer ")}}
 	consolePost(g.t, by, g.all[n].URL+"/console/login", form).is(g.t, who+" logs in", http.StatusSeeOther)
@@ -71,7 +71,7 @@ func (g *group) copied(by *http.Client) *http.Client {
 	at, err := url.Parse(g.all[0].URL)
 	must(g.t, err)
 	jar.SetCookies(at, by.Jar.Cookies(at))
-	other := consoleBrowser(http.DefaultTransport)
+	other := consoleBrowser(nil)
 	other.Jar = jar
 	return other
 }
@@ -227,7 +227,7 @@ func TestConsoleWithoutEtcd(t *testing.T) {
 	for what, got := range map[string]consoleAnswer{
 		"a page":      g.page(by, 1, "/approvals"),
 		"logging out": consolePost(t, by, g.all[1].URL+form[1], url.Values{"token": {form[2]}}),
-		"logging in": consolePost(t, consoleBrowser(http.DefaultTransport), g.all[1].URL+"/console/login",
+		"logging in": consolePost(t, consoleBrowser(nil), g.all[1].URL+"/console/login",
 			url.Values{"key": {strings.TrimPrefix(g.key["noah"], "Bearer ")}}),
 	} {
 		if got.status != http.StatusServiceUnavailable || got.header.Get("Retry-After") == "" || got.header.Get("Set-Cookie") != "" {
@@ -269,7 +269,7 @@ func TestConsoleOfReplicasByIssuer(t *testing.T) {
 	})
 	jar, err := cookiejar.New(nil)
 	must(t, err)
-	by := consoleBrowser(http.DefaultTransport)
+	by := consoleBrowser(nil)
 	by.Jar = jar
 	to := g.page(by, 0, "/login/oidc")
 	to.is(t, "the way to the provider", http.StatusSeeOther)

@@ -24,6 +24,9 @@ func withConsole(c server.ConsoleConfig) pdptest.Option {
 
 // consoleBrowser is a browser that shows where it is sent, and goes there only if it is told to.
 func consoleBrowser(transport http.RoundTripper) *http.Client {
+	if transport == nil {
+		transport = ownClient().Transport
+	}
 	return &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 }
 
@@ -66,10 +69,7 @@ func (c *counter) consoleIn(who string) *http.Client {
 	c.t.Helper()
 	jar, err := cookiejar.New(nil)
 	must(c.t, err)
-	browser := consoleBrowser(c.Client.Transport)
-	if c.Client.Transport != nil {
-		browser.Transport = http.DefaultTransport
-	}
+	browser := consoleBrowser(nil)
 	browser.Jar = jar
 	got := consolePost(c.t, browser, c.ConsoleURL()+"/login", url.Values{"key": {strings.TrimPrefix(c.key[who], "Bearer ")}})
 	if got.status != http.StatusSeeOther || !strings.HasSuffix(got.where, "/console/approvals") {

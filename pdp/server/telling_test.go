@@ -31,7 +31,7 @@ func TestAccessLog(t *testing.T) {
 	s.Post("/SECRET?token=SECRET", `{"SECRET":1}`, "X-Request-ID", "r-3", "Cookie", "SECRET", "Authorization", "Bearer SECRET")
 	r, err := http.NewRequest("SECRET", s.URL+"/livez", nil)
 	must(t, err)
-	answer, err := http.DefaultClient.Do(r)
+	answer, err := ownClient().Do(r)
 	must(t, err)
 	must(t, answer.Body.Close())
 	stopAndWait(t, s)

@@ -363,7 +363,7 @@ func TestStrangersCostTheLogNothing(t *testing.T) {
 	made := new(counts)
 	o := openOffice(t, generated(t, 300, decisionlog.Options{}), publicTiles, made.silent)
 	r := o.tree()
-	o.Client = http.DefaultClient // openapi.yaml has no word for an index with slashes
+	o.Client = ownClient() // openapi.yaml has no word for an index with slashes
 	_, err := o.Log().Checkpoint(t.Context())
 	must(t, err)
 	signed, err := o.Log().Signed()
@@ -511,7 +511,7 @@ func TestTilesAreDurable(t *testing.T) {
 	must(t, err)
 	signed, err := o.Log().Signed()
 	must(t, err)
-	o.Client = http.DefaultClient
+	o.Client = ownClient()
 	beyond := fmt.Sprint("/v1/log/tile/0/000.p/", signed.Size+1)
 	hold.Store(true)
 	o.ask("default", evaluationPath, readQuestion)
