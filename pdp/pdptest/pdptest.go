@@ -86,8 +86,7 @@ func TryStart(t testing.TB, source pdp.Source, options ...Option) (*Server, erro
 	if config.TLS.CertFile != "" {
 		scheme = "https://"
 	}
-	own := http.DefaultTransport.(*http.Transport).Clone() // Stop closes its connections, and no other test's
-	running := &Server{Server: s, URL: scheme + s.Addr(), Client: &http.Client{Transport: own}, t: t}
+	running := &Server{Server: s, URL: scheme + s.Addr(), Client: http.DefaultClient, t: t}
 	t.Cleanup(running.stop)
 	return running, nil
 }
