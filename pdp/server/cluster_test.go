@@ -48,6 +48,19 @@ func (g *group) hurry(replicas ...int) {
 	}
 }
 
+// copyOf keeps the data of all members of etcd. The replicas, which all run, reach etcd again afterwards.
+func (g *group) copyOf() (dir string) {
+	g.t.Helper()
+	dir = g.etcd.CopyOf()
+	for _, one := range g.all {
+		eventually(g.t, "it reaches etcd again", func() bool {
+			status, _, _ := one.retry("pep", "GET", keptRequests+"/none", "")
+			return status != http.StatusServiceUnavailable
+		})
+	}
+	return dir
+}
+
 func openGroup(t *testing.T, replicas int, etcd *etcdtest.Cluster) *group {
 	t.Helper()
 	g := &group{t: t, etcd: etcd, key: map[string]string{}, secrets: map[string][]byte{}}
@@ -379,7 +392,7 @@ func TestClusterRestored(t *testing.T) {
 	g := openGroup(t, 2, etcdtest.Start(t, etcdtest.Options{Members: 1}))
 	a, b := g.all[0], g.all[1]
 	a.approved()
-	dir := g.etcd.CopyOf()
+	dir := g.copyOf()
 	if !a.may(tool("push", again)) {
 		t.Fatal("it cannot be used")
 	}
@@ -466,7 +479,7 @@ func TestClusterRestoredWithoutALog(t *testing.T) {
 	waiting := a.asks("pep", tool("stop", push))
 	_, is := b.ready()
 	gone := is.Cluster.Origin
-	dir := g.etcd.CopyOf()
+	dir := g.copyOf()
 	if !b.may(tool("push", again)) {
 		t.Fatal("it cannot be used")
 	}

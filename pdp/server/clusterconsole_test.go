@@ -238,7 +238,7 @@ func TestConsoleWithoutEtcd(t *testing.T) {
 	eventually(t, "etcd is there again", func() bool { return g.page(by, 1, "/approvals").status == http.StatusOK })
 
 	ended := g.loggedIn("noah", 0)
-	copied, dir := g.copied(ended), g.etcd.CopyOf()
+	copied, dir := g.copied(ended), g.copyOf()
 	g.logsOut(ended, 0, 0).is(t, "logging out", http.StatusSeeOther)
 	g.etcd.PutBack(dir)
 	g.hasty = nil

@@ -48,7 +48,7 @@ func TestClusterNonces(t *testing.T) {
 	stolen.claim.ID, stolen.claim.Nonce = "proof-of-another", nonce
 	b.is("nonce_required", stolen)
 
-	dir := g.etcd.CopyOf()
+	dir := g.copyOf()
 	late := with(nonce).proved(t)
 	a.is("allow", late)
 	g.etcd.PutBack(dir)
@@ -88,7 +88,7 @@ func TestClusterListsOfARestoredEtcd(t *testing.T) {
 	a, b := all[0], all[1]
 	takesProofs(t, all...)
 	kept, revoked := a.asksFor(http.StatusCreated, offline, "read"), a.asksFor(http.StatusCreated, offline, "write")
-	dir := g.etcd.CopyOf()
+	dir := g.copyOf()
 	later := a.asksFor(http.StatusCreated, offline, "read")
 	for _, one := range []granted{revoked, later} {
 		b.reply("warden", "POST", "/v1/capabilities/"+one.ID+"/revoke", `{"reason":"enough"}`).is(t, "revoke", http.StatusOK)

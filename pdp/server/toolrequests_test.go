@@ -167,7 +167,7 @@ func TestClusterToolRequests(t *testing.T) {
 	}
 
 	b.kept(200, "pep", "POST", keptRequests+"/three", keepsRequest("", true, "asked"))
-	dir := g.etcd.CopyOf()
+	dir := g.copyOf()
 	three := c.kept(200, "pep", "GET", keptRequests+"/three", "")
 	c.kept(200, "pep", "POST", keptRequests+"/three", keepsRequest(three.Revision, false, "taken"))
 	g.hurry(1)
