@@ -4,17 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"net/http"
-	"os"
-	"testing"
 
 	"policy-service/evaluation"
 	"policy-service/evaluation/authzenclient"
 	"policy-service/obligations"
-	"policy-service/pdp"
-	"policy-service/pdp/server"
-	"policy-service/policies"
 )
 
 func Example() {
@@ -115,29 +108,4 @@ func ExampleClient_Decide() {
 	}
 	// Output:
 	// bob reads map[/name:Ada]
-}
-
-// TestMain puts a server on the starter bundle at the address that README.md names, as `make run` does: the examples
-// are run as they stand there.
-func TestMain(m *testing.M) {
-	s, err := server.New(server.Config{Program: server.Program{Source: pdp.FS(policies.Starter())}, Listen: "127.0.0.1:0"})
-	if err == nil {
-		err = s.Start(context.Background())
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	dial := transport.DialContext
-	transport.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
-		if addr == "127.0.0.1:8180" {
-			addr = s.Addr()
-		}
-		return dial(ctx, network, addr)
-	}
-	http.DefaultTransport = transport
-	code := m.Run()
-	_ = s.Stop(context.Background())
-	os.Exit(code)
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"testing"
 	"time"
 
 	"policy-service/evaluation"
@@ -154,21 +153,4 @@ func ExampleRequestCapability() {
 	fmt.Println("agent-a may restart")
 	// Output:
 	// agent-a may restart
-}
-
-// TestMain starts the servers of the examples.
-func TestMain(m *testing.M) {
-	stop, err := withPeople()
-	stopAgents := func() {}
-	if err == nil {
-		stopAgents, err = withAgents()
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	code := m.Run()
-	stop()
-	stopAgents()
-	os.Exit(code)
 }

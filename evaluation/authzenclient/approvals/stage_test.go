@@ -2,9 +2,11 @@ package approvals_test
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"testing"
 	"time"
 
@@ -39,3 +41,20 @@ func answering(t testing.TB, body string) *authzenclient.Client {
 type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// TestMain starts the servers of the examples.
+func TestMain(m *testing.M) {
+	stop, err := withPeople()
+	stopAgents := func() {}
+	if err == nil {
+		stopAgents, err = withAgents()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	stop()
+	stopAgents()
+	os.Exit(code)
+}
