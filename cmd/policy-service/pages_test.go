@@ -78,7 +78,7 @@ var readers = map[string]string{
 var elsewhere = map[string]map[string]string{
 	"evaluation/authzenclient/README.md":      {"go": "readme_test.go beside it, which holds them to examples that are run"},
 	"pdp/capability/AGENT.md":                 {"go": "readme_test.go of evaluation/authzenclient, as above", withNode: "agentpage_test.go, which types them beside the rest", "ts": "typescript_test.go of evaluation/capability, which holds it to a program that pdp/server runs"},
-	"evaluation/coaz/sdkpep/README.md":        {"go": "example_test.go beside it, which runs what the page shows"},
+	"evaluation/coaz/sdkpep/README.md":        {"go": "readme_test.go beside it, as above"},
 	"evaluation/coaz/README.md":               {"go": "readme_test.go beside it, as above", "json": "readme_test.go beside it, which makes the questions"},
 	"conformance/pep/README.md":               {"yaml": "conformance/pep/cases_test.go, which reads it as a case"},
 	"pdp/mcp/README.md":                       {withNode: "demopage_test.go, which types them beside make mcp-demo", "json": "gateway_stdio_test.go, which starts by it what a client starts"},

@@ -2,20 +2,20 @@ package sdkpep_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"strings"
-	"testing"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/auth"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"golang.org/x/oauth2"
 
 	"policy-service/evaluation"
 	"policy-service/evaluation/authzenclient"
 	"policy-service/evaluation/coaz"
 	"policy-service/evaluation/coaz/sdkpep"
-	"policy-service/pdp/pdptest"
 )
 
 // The part that README.md shows begins here.
@@ -60,49 +60,39 @@ func getCustomer(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, er
 	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "Ada"}}}, nil
 }
 
-// TestREADME runs what the page shows, and holds the page to it.
-func TestREADME(t *testing.T) {
-	t.Parallel()
-	pdp := pdptest.Start(t, pdptest.Bundle(bundle))
-	verifier := func(ctx context.Context, token string, r *http.Request) (*auth.TokenInfo, error) {
-		info, err := verify(ctx, token, r)
-		if err != nil {
-			return nil, err
-		}
-		return verified([]byte(`{"sub":"`+token+`","aud":"`+resource+`","client_id":"agent"}`), auth.TokenInfo{Expiration: info.Expiration, UserID: token})
+// Alice calls the tool of the server above. A policy of the PDP forbids her the customer "kept".
+func Example() {
+	verify := func(_ context.Context, token string, _ *http.Request) (*auth.TokenInfo, error) {
+		// Validate the token here. In this example it is the name of its subject.
+		info := auth.TokenInfo{UserID: token, Expiration: time.Now().Add(time.Hour)}
+		return verified([]byte(`{"sub":"`+token+`","aud":"https://mcp.example.com","client_id":"agent"}`), info)
 	}
-	h, err := handler(pdp.URL, verifier)
+	h, err := handler(os.Getenv("PDP_URL"), verify)
 	if err != nil {
-		t.Fatal(err)
+		fmt.Println(err)
+		return
 	}
-	front := httptest.NewServer(h)
-	t.Cleanup(front.Close)
-	s := &stage{t: t, url: front.URL}
-	c, err := s.client("alice")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for id, permitted := range map[string]bool{"c": true, "kept": false} {
-		_, err := c.CallTool(t.Context(), &mcp.CallToolParams{Name: "get_customer", Arguments: map[string]any{"id": id}})
-		if (err == nil) != permitted || !permitted && code(err) != -32001 {
-			t.Errorf("%s: %v", id, err)
-		}
-	}
-	if _, err := verified([]byte(`{"sub":"a","sub":"b"}`), auth.TokenInfo{}); err == nil {
-		t.Error("two subjects are one")
-	}
+	server := httptest.NewServer(h)
+	defer server.Close()
 
-	source, err := os.ReadFile("example_test.go")
+	ctx := context.Background()
+	alice := oauth2.NewClient(ctx, oauth2.StaticTokenSource(&oauth2.Token{AccessToken: "alice"}))
+	transport := &mcp.StreamableClientTransport{Endpoint: server.URL, HTTPClient: alice, DisableStandaloneSSE: true}
+	session, err := mcp.NewClient(&mcp.Implementation{Name: "client", Version: "1"}, nil).Connect(ctx, transport, nil)
 	if err != nil {
-		t.Fatal(err)
+		fmt.Println(err)
+		return
 	}
-	page, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
+	defer func() { _ = session.Close() }()
+	for _, id := range []string{"ada", "kept"} {
+		result, err := session.CallTool(ctx, &mcp.CallToolParams{Name: "get_customer", Arguments: map[string]any{"id": id}})
+		if err != nil {
+			fmt.Println(id, "is refused:", err)
+			continue
+		}
+		fmt.Println(id, "is", result.Content[0].(*mcp.TextContent).Text)
 	}
-	_, shown, _ := strings.Cut(string(source), "shows begins here.\n\n")
-	shown, _, _ = strings.Cut(shown, "\n// The part that README.md shows ends")
-	if !strings.Contains(string(page), "```go\n"+shown+"```\n") || strings.Count(string(page), "```go") != 1 {
-		t.Errorf("README.md does not show\n%s", shown)
-	}
+	// Output:
+	// ada is Ada
+	// kept is refused: calling "tools/call": Access denied: Keep this customer.
 }

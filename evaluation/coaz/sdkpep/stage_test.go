@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -22,6 +23,7 @@ import (
 	"policy-service/evaluation/coaz"
 	"policy-service/evaluation/coaz/sdkpep"
 	"policy-service/pdp/pdptest"
+	"policy-service/pdp/server"
 )
 
 const resource = "https://mcp.example.com"
@@ -38,6 +40,24 @@ var bundle = map[string]string{
 @id("logged") @obligation("write") permit(principal == identity::"alice", action == Action::"logged", resource);
 @id("asked") @obligation("ask") permit(principal == identity::"alice", action == Action::"asked", resource);`,
 	"obligations.yaml": "mask: {type: redact, properties: {fields: [/secret]}}\nwrite: {type: log}\nask: {type: approval_required}\n",
+}
+
+// TestMain starts a server on the bundle, and sets PDP_URL to its address for the example.
+func TestMain(m *testing.M) {
+	s, err := server.New(server.Config{Program: server.Program{Source: pdptest.Bundle(bundle)}, Listen: "127.0.0.1:0"})
+	if err == nil {
+		err = s.Start(context.Background())
+	}
+	if err == nil {
+		err = os.Setenv("PDP_URL", "http://"+s.Addr())
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	_ = s.Stop(context.Background())
+	os.Exit(code)
 }
 
 // stage is a real PDP, a server with its PEP over HTTP, and what was executed.
