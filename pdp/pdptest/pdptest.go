@@ -1,7 +1,8 @@
-// Package pdptest runs a real server for tests, as net/http/httptest does: on
-// a free port of loopback, with a clock that stands still and ids that count,
-// so that what it answers can be compared byte for byte. Start with [Start],
-// and give it a [Bundle].
+// Package pdptest makes no promise: it is for the tests of this module alone.
+// It runs a real server for tests, as net/http/httptest does: on a free port of
+// loopback, with a clock that stands still and ids that count, so that what it
+// answers can be compared byte for byte. Start with [Start], and give it a
+// [Bundle].
 package pdptest
 
 import (

@@ -1,5 +1,5 @@
-// Package bound lets a benchmark fail where what was promised of it is broken: a metric that is only printed tells
-// nobody.
+// Package bound makes no promise: it is for the tests of this module alone. It lets a benchmark fail where what was
+// promised of it is broken: a metric that is only printed tells nobody.
 package bound
 
 import (

@@ -1,4 +1,5 @@
-// Package bundles is for tests that write a small bundle, and ask it. It is apart from pdptest, which runs a server.
+// Package bundles makes no promise: it is for the tests of this module alone. It helps tests that write a small
+// bundle, and ask it. It is apart from pdptest, which runs a server.
 package bundles
 
 import (

@@ -1,4 +1,5 @@
-// Package clock has a [Clock] for tests, which stands still until they move it.
+// Package clock makes no promise: it is for the tests of this module alone. It has a [Clock] for tests, which stands
+// still until they move it.
 package clock
 
 import (

@@ -1,4 +1,5 @@
-// Package counted judges histories of uses that are counted.
+// Package counted makes no promise: it is for the tests of this module alone. It judges histories of uses that are
+// counted.
 package counted
 
 import (

@@ -1,5 +1,6 @@
-// Package crashedlog makes a decision log as a crash leaves it: call [Make], or [In] for a log that is there. It has records
-// that only the journal has, and [Damage] makes some of them unreadable.
+// Package crashedlog makes no promise: it is for the tests of this module alone. It makes a decision log as a crash
+// leaves it: call [Make], or [In] for a log that is there. It has records that only the journal has, and [Damage] makes
+// some of them unreadable.
 package crashedlog
 
 import (

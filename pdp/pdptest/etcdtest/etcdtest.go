@@ -1,5 +1,6 @@
-// Package etcdtest starts etcd for tests: real members, each a process, whose traffic goes through proxies that can cut it,
-// delay it and hold it. The members end with the test.
+// Package etcdtest makes no promise: it is for the tests of this module alone. It starts etcd for tests: real members,
+// each a process, whose traffic goes through proxies that can cut it, delay it and hold it. The members end with the
+// test.
 package etcdtest
 
 import (

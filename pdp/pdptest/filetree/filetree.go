@@ -1,4 +1,5 @@
-// Package filetree writes the files that tests of directories need.
+// Package filetree makes no promise: it is for the tests of this module alone. It writes the files that tests of
+// directories need.
 package filetree
 
 import (

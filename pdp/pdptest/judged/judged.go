@@ -1,5 +1,6 @@
-// Package judged lets tests run programs of others that judge our decision log: judge, which joins torchwood and Tessera,
-// and litewitness and witnessctl of torchwood. The module of pdp/pdptest/judges pins them, and ours does not require them.
+// Package judged makes no promise: it is for the tests of this module alone. It lets tests run programs of others that
+// judge our decision log: judge, which joins torchwood and Tessera, and litewitness and witnessctl of torchwood. The
+// module of pdp/pdptest/judges pins them, and ours does not require them.
 package judged
 
 import (

@@ -1,5 +1,5 @@
-// Package lies is how a PDP may answer that is none: what looks like a yes and must not count as one. Clients and gateways
-// are held to the same lies.
+// Package lies makes no promise: it is for the tests of this module alone. It holds answers that look like a yes
+// and must not count as one, as from something that is no PDP. Clients and gateways are held to the same lies.
 //
 // [Bodies] come where an answer is right but for its body, [Envelopes] have the body of a permit and something else wrong.
 package lies

@@ -1,5 +1,5 @@
-// Package memorydisk mounts file systems of their own for tests: they are soon full, or made read-only, and nothing else
-// is harmed.
+// Package memorydisk makes no promise: it is for the tests of this module alone. It mounts file systems of their own
+// for tests: they are soon full, or made read-only, and nothing else is harmed.
 package memorydisk
 
 import (

@@ -1,5 +1,6 @@
-// Package night says how much of a test runs. `make test` and the gate run tests with -short: each kind of mistake is tried,
-// some of it a tenth as often. `make night` runs them whole. Three kinds of test run only there:
+// Package night makes no promise: it is for the tests of this module alone. It says how much of a test runs.
+// `make test` and the gate run tests with -short: each kind of mistake is tried, some of it a tenth as often.
+// `make night` runs them whole. Three kinds of test run only there:
 //
 //   - [Measures]: it compares times, CPU, memory or allocations, so nothing may run beside it;
 //   - [Soaks]: it looks for what shows only after a while;

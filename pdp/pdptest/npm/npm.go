@@ -1,4 +1,5 @@
-// Package npm installs programs of others for tests: what a package-lock.json pins, byte for byte, and nothing else.
+// Package npm makes no promise: it is for the tests of this module alone. It installs programs of others for tests:
+// what a package-lock.json pins, byte for byte, and nothing else.
 //
 // Begin with [Install]. No script of a package runs. A test that calls it calls night.Npm first.
 package npm

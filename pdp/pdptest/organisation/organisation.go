@@ -1,7 +1,8 @@
-// Package organisation makes up an organisation of a given size: the bundle of its
-// policies and entities, and what its PEPs ask. Benchmarks of the library and the
-// load test of the service both measure on it, so that their numbers compare. Call
-// [New], then [Organisation.Files] and [Organisation.Bodies].
+// Package organisation makes no promise: it is for the tests of this module
+// alone. It makes up an organisation of a given size: the bundle of its
+// policies and entities, and what its PEPs ask. Benchmarks of the library and
+// the load test of the service both measure on it, so that their numbers
+// compare. Call [New], then [Organisation.Files] and [Organisation.Bodies].
 //
 // What grows with the number of its policies, and what does not, decides what the
 // benchmarks say, so it is written down here:

@@ -1,4 +1,5 @@
-// Package port has addresses for what listens later, or again: for programs that cannot choose one, and servers that come back.
+// Package port makes no promise: it is for the tests of this module alone. It has addresses for what listens later, or
+// again: for programs that cannot choose one, and servers that come back.
 package port
 
 import (

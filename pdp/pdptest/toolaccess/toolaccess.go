@@ -1,5 +1,6 @@
-// Package toolaccess answers questions by declarations of tool access as their author reads them. Tests hold a server to
-// it, which makes policies of them: so it knows nothing of policies, nor of how a server reads a declaration.
+// Package toolaccess makes no promise: it is for the tests of this module alone. It answers questions by declarations
+// of tool access as their author reads them. Tests hold a server to it, which makes policies of them: so it knows
+// nothing of policies, nor of how a server reads a declaration.
 package toolaccess
 
 import (

@@ -1,4 +1,5 @@
-// Package worst writes requests and files of many parts, among them texts that an attacker would choose.
+// Package worst makes no promise: it is for the tests of this module alone. It writes requests and files of many parts,
+// among them texts that an attacker would choose.
 package worst
 
 import (

@@ -1,4 +1,5 @@
-// Package written keeps the text of writers in other goroutines, for tests to read meanwhile.
+// Package written makes no promise: it is for the tests of this module alone. It keeps the text of writers in other
+// goroutines, for tests to read meanwhile.
 package written
 
 import (
