@@ -168,6 +168,7 @@ var rooms = []struct{ room, not, because string }{
 	{"pdp/pdptest/night", "anything of ours", "tests of any package could not import it without a cycle"},
 	{"pdp/pdptest/npm", "anything of ours", "tests of any package could not import it without a cycle"},
 	{"pdp/pdptest/port", "anything of ours", "tests of any package could not import it without a cycle"},
+	{"pdp/pdptest/strangers", "anything of ours", "somebody else's module would be tried with a part of this module that it cannot import"},
 	{"pdp/pdptest/written", "anything of ours", "tests of any package could not import it without a cycle"},
 	{"pdp/pdptest/organisation", "anything of ours", "the benchmarks of pdp itself could not import it without a cycle"},
 	{"pdp/pdptest/toolaccess", "anything of ours", "policies made from a declaration are tested against it, and would pass if both read it with the same mistake"},
