@@ -76,7 +76,7 @@ mcp-try: ## call three tools through the gateway of mcp-demo, and look them up i
 	@sh pdp/mcp/examples/filesystem/try $(DEMO)
 
 # The packages whose tests take longest begin first, so that none of them is left to run alone.
-LONGEST = ./cmd/policy-service ./pdp/server ./pdp/console ./pdp/approval ./pdp/mcp ./pdp ./pdp/decisionlog ./pdp/capability ./conformance/... ./pdp/cluster
+LONGEST = ./cmd/policy-service ./pdp/internal/server ./pdp/internal/console ./pdp/internal/approval ./pdp/internal/mcp ./pdp ./pdp/internal/decisionlog ./pdp/internal/capability ./conformance/... ./pdp/internal/load ./pdp/internal/cluster
 
 # The longest package waits half of its time: one package more runs than there are cores.
 AT_ONCE = $(shell expr 1 + $$(getconf _NPROCESSORS_ONLN))
@@ -99,8 +99,11 @@ race: ## run the tests of .ci/race with the race detector (needs a C compiler)
 npm: ## hold us to programs of others, MCP, Rust Cedar, CEL; test the clients in TypeScript and Python (needs npm, and what .ci/run installs)
 	@NPM=1 $(GO) run ./.ci/tests -calls Npm $(GO_TEST) $(SHORT) -parallel 4
 
+# The rooms in which files become a bundle, and a bundle answers questions.
+LIBRARY = $(addprefix pdp/internal/,access bundle document engine lint outline places source)
+
 # The files that programs of others judge us by.
-NPM_JUDGES = pdp/mcp pdp/console pdp/cedartext pdp/internal evaluation obligations policies cmd/policy-service/deploy/compose pdp/capability pdp/server/capabilities go.mod go.sum
+NPM_JUDGES = pdp/mcp pdp/internal/mcp pdp/internal/rpc pdp/console pdp/internal/console pdp/internal/cedartext $(LIBRARY) evaluation obligations policies cmd/policy-service/deploy/compose pdp/capability pdp/internal/capability pdp/internal/server/capabilities pdp/pdptest/mcptest pdp/pdptest/browsertest go.mod go.sum
 
 npm-changed:
 	@.ci/unchanged npm $(NPM_JUDGES) || { $(MAKE) npm SHORT=-short && .ci/unchanged -keep npm $(NPM_JUDGES); }
@@ -163,7 +166,7 @@ bench: ## run the benchmarks (BENCH=regexp, BENCHTIME=1s)
 # bound, and one of the others. The log's disk is that of TMPDIR. A test whose package is not named prints while it runs.
 # It has ends of its own: the timeout is only to be longer than any DURATION.
 bench-http: build ## measure the service over HTTP beside the floor (DURATION=5s, RUNS=5, CONNS=4,32,128, RATES=1000,5000, CASES=all)
-	@cd conformance/load && \
+	@cd pdp/internal/load && \
 		BENCH_HTTP='-binary $(CURDIR)/bin/policy-service -duration $(DURATION) -runs $(RUNS) -conns=$(CONNS) -rates=$(RATES) -cases $(CASES)' \
 		$(GO) test -count=1 -timeout 24h -run '^TestBenchHTTP$$'
 
@@ -171,18 +174,18 @@ bench-http: build ## measure the service over HTTP beside the floor (DURATION=5s
 CERBOS ?= $${TMPDIR:-/tmp}/bench-cerbos
 
 bench-cerbos: ## measure Cerbos beside the floor (needs curl; gets its source from the module proxy)
-	@DURATION=$(DURATION) CONNS=$(CONNS) RATES=$(RATES) sh conformance/load/cerbos "$(CERBOS)"
+	@DURATION=$(DURATION) CONNS=$(CONNS) RATES=$(RATES) sh pdp/internal/load/cerbos "$(CERBOS)"
 
-# Some 20 seconds. It fails if a bound is broken: see conformance/load/benchmcp_test.go.
+# Some 20 seconds. It fails if a bound is broken: see pdp/internal/load/benchmcp_test.go.
 # BEFORE=PROGRAM measures beside that program instead: build it from the commit before.
 bench-mcp: build ## measure the MCP gateway beside a bare reverse proxy (DURATION=5s), or BEFORE=PROGRAM
-	@cd conformance/load && \
+	@cd pdp/internal/load && \
 		BENCH_MCP='-binary $(CURDIR)/bin/policy-service -duration $(DURATION) $(if $(BEFORE),-before $(abspath $(BEFORE)))' \
 		$(GO) test -count=1 -timeout 24h -run '^TestBenchMCP$$'
 
 # Some 40 seconds. All files are on the disk of TMPDIR. DURATION is of a run: two loads without state, two with it.
 bench-cluster: build ## measure three replicas on etcd beside one server (DURATION=5s)
-	@cd conformance/load && \
+	@cd pdp/internal/load && \
 		BENCH_CLUSTER='-binary $(CURDIR)/bin/policy-service -duration $(DURATION)' \
 		$(GO) test -count=1 -timeout 24h -run '^TestBenchCluster$$'
 

@@ -8,10 +8,10 @@ import (
 
 	"github.com/go-jose/go-jose/v4/jwt"
 
-	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/pdptest"
-	"policy-service/pdp/server"
-	"policy-service/pdp/server/auth"
+	"policy-service/pdp/pdptest/inside/auth"
+	"policy-service/pdp/pdptest/inside/decisionlog"
+	"policy-service/pdp/pdptest/inside/server"
 )
 
 // The ways to reach our server.

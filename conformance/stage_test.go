@@ -12,7 +12,7 @@ import (
 
 	"policy-service/pdp"
 	"policy-service/pdp/pdptest"
-	"policy-service/pdp/server"
+	"policy-service/pdp/pdptest/inside/server"
 )
 
 // stage is our server with a place in front of it, where it can be made wrong. It is asked over TLS, because discovery is

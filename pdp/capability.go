@@ -9,8 +9,8 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/obligations"
-	"policy-service/pdp/evidence"
 	"policy-service/pdp/internal/engine"
+	"policy-service/pdp/internal/evidence"
 )
 
 // Capabilities says what the capabilities are worth that requests show.

@@ -10,7 +10,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp"
-	"policy-service/pdp/evidence"
+	"policy-service/pdp/internal/evidence"
 )
 
 const capabilityPolicies = `

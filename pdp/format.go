@@ -2,8 +2,8 @@ package pdp
 
 import (
 	"policy-service/evaluation"
-	"policy-service/pdp/cedartext"
 	"policy-service/pdp/internal/bundle"
+	"policy-service/pdp/internal/cedartext"
 	"policy-service/pdp/internal/source"
 )
 

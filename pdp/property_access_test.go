@@ -13,10 +13,10 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp"
+	"policy-service/pdp/internal/server"
 	"policy-service/pdp/pdptest"
 	stopped "policy-service/pdp/pdptest/clock"
 	"policy-service/pdp/pdptest/night"
-	"policy-service/pdp/server"
 )
 
 // question is a question to a server, with the expected answer.

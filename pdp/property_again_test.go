@@ -14,11 +14,11 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp"
-	"policy-service/pdp/decisionlog"
-	"policy-service/pdp/decisionlog/mask"
-	"policy-service/pdp/decisionlog/recorder"
+	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/mask"
+	"policy-service/pdp/internal/decisionlog/recorder"
+	"policy-service/pdp/internal/replay"
 	"policy-service/pdp/pdptest/night"
-	"policy-service/pdp/replay"
 )
 
 // TestPropertyDecisionsAreMadeAgainFromTheLog: what is on record is enough to make each decision

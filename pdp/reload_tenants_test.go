@@ -14,7 +14,7 @@ import (
 
 	"github.com/fsnotify/fsnotify"
 
-	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/source"
 )
 

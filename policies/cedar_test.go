@@ -121,7 +121,7 @@ func asForCedar(t *testing.T, name string) forCedar {
 // cedarFiles are what npm installs, which package toolschema pins, and what asks it.
 func cedarFiles(t *testing.T) fs.FS {
 	t.Helper()
-	const pinned, ours = "../pdp/mcp/toolschema/testdata/cedar", "testdata/cedar"
+	const pinned, ours = "../pdp/internal/mcp/toolschema/testdata/cedar", "testdata/cedar"
 	all := fstest.MapFS{}
 	for _, file := range []string{pinned + "/package.json", pinned + "/package-lock.json", ours + "/run.mjs"} {
 		text, err := os.ReadFile(file)

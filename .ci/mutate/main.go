@@ -50,7 +50,7 @@ var (
 // rooms are the directories that have two mutants each, with all below them.
 var rooms = []string{
 	"pdp/internal/access", "pdp/internal/bundle", "pdp/internal/document", "pdp/internal/engine", "pdp/internal/lint", "pdp/internal/outline", "pdp/internal/places", "pdp/internal/source",
-	"pdp/decisionlog", "pdp/approval", "pdp/ledger", "pdp/server/auth", "pdp/mcp",
+	"pdp/internal/decisionlog", "pdp/decisionlog/verify", "pdp/internal/approval", "pdp/internal/ledger", "pdp/internal/server/auth", "pdp/internal/mcp",
 }
 
 // noProduct is what only tests and examples use.

@@ -24,7 +24,7 @@ import (
 	"strings"
 	"time"
 
-	"policy-service/pdp/version"
+	"policy-service/pdp/pdptest/inside/version"
 )
 
 func main() {
@@ -114,7 +114,7 @@ var beside = []struct{ on, from, to string }{
 	{"", "cmd/policy-service/README.md", "README.md"},
 	{"", "cmd/policy-service/CHANGES.md", "CHANGES.md"},
 	{"", "policies/TUTORIAL.md", "TUTORIAL.md"},
-	{"", "cmd/policy-service/internal/completion/scripts", "completion"},
+	{"", "pdp/internal/command/completion/scripts", "completion"},
 	{"", "cmd/policy-service/deploy/alerts.yaml", "alerts.yaml"},
 	{"", "cmd/policy-service/deploy/grafana-dashboard.json", "grafana-dashboard.json"},
 	{"", "policies/starter", "policies/starter"},

@@ -6,7 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"policy-service/cmd/policy-service/internal/cli"
+	"policy-service/pdp/pdptest/inside/cli"
+	"policy-service/pdp/pdptest/inside/command"
 )
 
 // What access show prints of declarations takes their place, whatever names are in them: each answer is the same, with what it
@@ -21,7 +22,7 @@ func TestShownAccessDecidesTheSame(t *testing.T) {
 	does := func(in string, want []cli.ExitCode, args ...string) string {
 		t.Helper()
 		var out, told strings.Builder
-		code := run(args, cli.Streams{In: strings.NewReader(in), Out: &out, Err: &told})
+		code := command.Run(args, cli.Streams{In: strings.NewReader(in), Out: &out, Err: &told})
 		for _, w := range want {
 			if code == w {
 				return out.String()

@@ -17,10 +17,10 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"policy-service/evaluation"
-	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/decisionlog/verify"
+	"policy-service/pdp/pdptest/inside/auth"
+	"policy-service/pdp/pdptest/inside/decisionlog"
 	"policy-service/pdp/pdptest/night"
-	"policy-service/pdp/server/auth"
 )
 
 // approvalCrash is a service that is killed while agents ask, people approve, and what

@@ -15,12 +15,12 @@ import (
 	"testing"
 	"time"
 
-	"policy-service/pdp/backup"
-	"policy-service/pdp/decisionlog"
-	"policy-service/pdp/decisionlog/export"
 	"policy-service/pdp/decisionlog/verify"
 	"policy-service/pdp/pdptest/crashedlog"
-	"policy-service/pdp/server/auth"
+	"policy-service/pdp/pdptest/inside/auth"
+	"policy-service/pdp/pdptest/inside/backup"
+	"policy-service/pdp/pdptest/inside/decisionlog"
+	"policy-service/pdp/pdptest/inside/export"
 )
 
 // TestBackupUnderLoad has clients ask all the time. A backup is made meanwhile, the server is killed, and the backup is
@@ -62,7 +62,7 @@ func TestBackupUnderLoad(t *testing.T) {
 	}
 	within(t, some)
 	before := c.ids()
-	command(t, "backup", "--server", "http://"+addr, "--credential", credential, "-o", file)
+	runCommand(t, "backup", "--server", "http://"+addr, "--credential", credential, "-o", file)
 	within(t, more) // and decisions go on
 	_ = server.Process.Kill()
 	_ = server.Wait()
@@ -74,7 +74,7 @@ func TestBackupUnderLoad(t *testing.T) {
 		t.Errorf("the backup has mode %v", info.Mode())
 	}
 	elsewhere := filepath.Join(dir, "elsewhere")
-	said := command(t, "restore", file, "--data", elsewhere, "--policies", filepath.Join(dir, "policies"), "--key", filepath.Join(c.data, "log.pub"))
+	said := runCommand(t, "restore", file, "--data", elsewhere, "--policies", filepath.Join(dir, "policies"), "--key", filepath.Join(c.data, "log.pub"))
 	if !strings.Contains(said, "a new decision log begins") {
 		t.Errorf("restore says %s", said)
 	}
@@ -152,8 +152,8 @@ func within(t *testing.T, done <-chan struct{}) {
 	must(t, err)
 }
 
-// command runs a command that exits with 0, and returns all that it prints.
-func command(t *testing.T, args ...string) string {
+// runCommand runs a command that exits with 0, and returns all that it prints.
+func runCommand(t *testing.T, args ...string) string {
 	t.Helper()
 	said, err := exec.CommandContext(t.Context(), "policy-service", args...).CombinedOutput()
 	if err != nil {

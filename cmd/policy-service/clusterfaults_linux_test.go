@@ -33,17 +33,17 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/evaluation/capability"
-	state "policy-service/pdp/cluster"
-	"policy-service/pdp/decisionlog"
-	"policy-service/pdp/decisionlog/c2sp"
 	"policy-service/pdp/decisionlog/verify"
 	"policy-service/pdp/pdptest/counted"
 	"policy-service/pdp/pdptest/etcdtest"
+	"policy-service/pdp/pdptest/inside/auth"
+	"policy-service/pdp/pdptest/inside/c2sp"
+	state "policy-service/pdp/pdptest/inside/cluster"
+	"policy-service/pdp/pdptest/inside/decisionlog"
+	"policy-service/pdp/pdptest/inside/server"
 	"policy-service/pdp/pdptest/memorydisk"
 	"policy-service/pdp/pdptest/night"
 	"policy-service/pdp/pdptest/written"
-	"policy-service/pdp/server"
-	"policy-service/pdp/server/auth"
 )
 
 // Three replicas, each a process with a log and a disk of its own, share three members of etcd. They are asked by HTTP alone.
@@ -1165,7 +1165,7 @@ func (s *troubled) merges(said logsOfAll) {
 // a tool are taken once, and a revoked key is refused.
 func TestClusterFaults(t *testing.T) {
 	t.Parallel()
-	const killed = 4 // the others are asked of three stores in pdp/approval, too
+	const killed = 4 // the others are asked of three stores in pdp/internal/approval, too
 	clusterRounds(t, func(int, *rand.Rand) []int { return []int{killed} })
 }
 

@@ -14,12 +14,12 @@ import (
 	"testing"
 	"time"
 
-	state "policy-service/pdp/cluster"
 	"policy-service/pdp/pdptest/etcdtest"
+	"policy-service/pdp/pdptest/inside/auth"
+	state "policy-service/pdp/pdptest/inside/cluster"
+	"policy-service/pdp/pdptest/inside/server"
 	"policy-service/pdp/pdptest/night"
 	"policy-service/pdp/pdptest/port"
-	"policy-service/pdp/server"
-	"policy-service/pdp/server/auth"
 )
 
 // leaseOfAMember is how long etcd keeps the name of a member that says nothing.

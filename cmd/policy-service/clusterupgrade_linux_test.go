@@ -15,10 +15,10 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"policy-service/pdp/approval"
 	"policy-service/pdp/pdptest/etcdtest"
+	"policy-service/pdp/pdptest/inside/approval"
+	"policy-service/pdp/pdptest/inside/version"
 	"policy-service/pdp/pdptest/night"
-	"policy-service/pdp/version"
 )
 
 // otherVersion is a program that is built of this tree, with one change: in a file, which has it once.
@@ -125,8 +125,8 @@ func TestClusterUpgrade(t *testing.T) {
 	night.Whole(t, "it builds two other versions of the program")
 	t.Parallel()
 	const old, next = "policy-service", "v9.8.7-dev"
-	changed := otherVersion(t, "pdp/version/version.go", `const Next = "`+version.Next+`"`, `const Next = "v9.8.7"`)
-	foreign := otherVersion(t, "pdp/approval/format.go", fmt.Sprint("FormatVersion = ", approval.FormatVersion), fmt.Sprint("FormatVersion = ", approval.FormatVersion+1))
+	changed := otherVersion(t, "pdp/internal/version/version.go", `const Next = "`+version.Next+`"`, `const Next = "v9.8.7"`)
+	foreign := otherVersion(t, "pdp/internal/approval/format.go", fmt.Sprint("FormatVersion = ", approval.FormatVersion), fmt.Sprint("FormatVersion = ", approval.FormatVersion+1))
 	s := openTroubled(t, 1)
 	before := []item{s.approved("one of before", 1), s.approved("some of before", someUses), s.granted("a capability of before", someUses)}
 	probe, first := s.granted("probe", 0), s.versions()

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/alecthomas/kong"
+
+	"policy-service/pdp/pdptest/inside/command"
 )
 
 // The page for operators ends with a table of all commands, and says in its text which ones to run. Here both are held to
@@ -33,7 +35,7 @@ func flagsOf(leaf *kong.Node) string {
 	}
 	for _, flag := range flags {
 		text := "--" + flag.Name
-		if letter := "-" + string(flag.Short); flag.Short != 0 && strings.Contains(examples[leaf.Path()], " "+letter+" ") {
+		if letter := "-" + string(flag.Short); flag.Short != 0 && strings.Contains(command.Examples[leaf.Path()], " "+letter+" ") {
 			text = letter
 		}
 		switch {

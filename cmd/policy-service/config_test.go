@@ -9,9 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	"policy-service/pdp/mcp"
-	"policy-service/pdp/server"
-	"policy-service/pdp/server/config"
+	"policy-service/pdp/pdptest/inside/config"
+	"policy-service/pdp/pdptest/inside/mcp"
+	"policy-service/pdp/pdptest/inside/server"
 )
 
 var updateKeys = flag.Bool("update-keys", false, "write the tables of keys into the pages that have them")

@@ -14,9 +14,9 @@ import (
 	"sync"
 	"testing"
 
-	"policy-service/pdp/decisionlog"
-	"policy-service/pdp/decisionlog/export"
 	"policy-service/pdp/decisionlog/verify"
+	"policy-service/pdp/pdptest/inside/decisionlog"
+	"policy-service/pdp/pdptest/inside/export"
 	"policy-service/pdp/pdptest/night"
 )
 

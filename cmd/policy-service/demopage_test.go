@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"policy-service/pdp/console/browsertest"
+	"policy-service/pdp/pdptest/browsertest"
 	"policy-service/pdp/pdptest/night"
 )
 
@@ -27,7 +27,7 @@ func TestDemo(t *testing.T) {
 	night.Npm(t)
 	p := readPage(t, "pdp/mcp/README.md")
 	m := &terminal{dir: t.TempDir(), address: ownLoopback()}
-	m.checkout(t, "Makefile", "policies", "pdp/mcp/examples", "pdp/mcp/mcptest/node", "cmd/policy-service/deploy/compose")
+	m.checkout(t, "Makefile", "policies", "pdp/mcp/examples", "pdp/pdptest/mcptest/node", "cmd/policy-service/deploy/compose")
 	bin := filepath.Join(m.dir, "bin")
 	must(t, os.CopyFS(bin, os.DirFS(built(t))))
 	m.demonstrate(t, "mcp-demo", "make mcp-try")

@@ -20,9 +20,9 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"golang.org/x/net/dns/dnsmessage"
 
-	"policy-service/pdp/mcp/mcptest"
 	"policy-service/pdp/pdptest/etcdtest"
 	"policy-service/pdp/pdptest/judged"
+	"policy-service/pdp/pdptest/mcptest"
 )
 
 // composed is a terminal in which services of a composition run by the kernel alone, as Docker would run them: with the

@@ -18,12 +18,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.yaml.in/yaml/v3"
 
-	"policy-service/pdp/mcp"
-	"policy-service/pdp/mcp/mcptest"
+	"policy-service/pdp/pdptest/inside/config"
+	"policy-service/pdp/pdptest/inside/mcp"
+	"policy-service/pdp/pdptest/inside/server"
 	"policy-service/pdp/pdptest/judged"
+	"policy-service/pdp/pdptest/mcptest"
 	"policy-service/pdp/pdptest/port"
-	"policy-service/pdp/server"
-	"policy-service/pdp/server/config"
 )
 
 // composition is what tests look at in a file of deploy/compose. The library of Docker Compose has read it first.

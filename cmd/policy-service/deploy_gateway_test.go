@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"policy-service/pdp/mcp"
-	"policy-service/pdp/server/config"
+	"policy-service/pdp/pdptest/inside/config"
+	"policy-service/pdp/pdptest/inside/mcp"
 )
 
 // TestGatewayManifestsConfig: the gateway takes the configuration, and its files are in what is mounted.

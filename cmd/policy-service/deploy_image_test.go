@@ -27,8 +27,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 
+	"policy-service/pdp/pdptest/inside/version"
 	"policy-service/pdp/pdptest/night"
-	"policy-service/pdp/version"
 )
 
 // platform is that of this machine, as the Makefile names it.
@@ -142,7 +142,7 @@ func TestRelease(t *testing.T) {
 		case path == "policy-service":
 			mode, from = 0o755, filepath.Join(built(t), path)
 		case strings.HasPrefix(path, "completion/"):
-			from = filepath.Join("internal/completion/scripts", filepath.Base(path))
+			from = filepath.Join(root, "pdp/internal/command/completion/scripts", filepath.Base(path))
 		case path == "INSTALL.md", path == "README.md", path == "CHANGES.md":
 			from = path
 		case path == "TUTORIAL.md":

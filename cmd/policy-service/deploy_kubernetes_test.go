@@ -19,8 +19,8 @@ import (
 
 	"policy-service/pdp"
 	"policy-service/pdp/pdptest"
-	"policy-service/pdp/server"
-	"policy-service/pdp/server/config"
+	"policy-service/pdp/pdptest/inside/config"
+	"policy-service/pdp/pdptest/inside/server"
 )
 
 // TestKubernetesObjects: each says what it is, and they find one another.

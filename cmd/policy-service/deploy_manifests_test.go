@@ -13,9 +13,9 @@ import (
 
 	diffs "github.com/google/go-cmp/cmp"
 
-	"policy-service/pdp/mcp"
-	"policy-service/pdp/server"
-	"policy-service/pdp/server/config"
+	"policy-service/pdp/pdptest/inside/config"
+	"policy-service/pdp/pdptest/inside/mcp"
+	"policy-service/pdp/pdptest/inside/server"
 )
 
 // told is a file of a ConfigMap, in which the program itself has found no mistake.

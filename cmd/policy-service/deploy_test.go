@@ -8,8 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"policy-service/cmd/policy-service/internal/cli"
-	"policy-service/cmd/policy-service/internal/process"
+	"policy-service/pdp/pdptest/inside/cli"
+	"policy-service/pdp/pdptest/inside/command"
+	"policy-service/pdp/pdptest/inside/process"
 )
 
 // What stands in deploy/ is for machines that no test has: no cluster and no systemd. What can be held without
@@ -17,9 +18,9 @@ import (
 // to this program.
 
 // parsed is a command line as the program itself reads it, and the command's path, as "keys add".
-func parsed(t *testing.T, args []string) (c commands, command string) {
+func parsed(t *testing.T, args []string) (c command.Line, path string) {
 	t.Helper()
-	parser, err := newParser(&c, cli.Streams{Out: io.Discard, Err: io.Discard})
+	parser, err := command.NewParser(&c, cli.Streams{Out: io.Discard, Err: io.Discard})
 	must(t, err)
 	context, err := parser.Parse(args)
 	if err != nil {

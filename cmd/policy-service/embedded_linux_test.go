@@ -27,7 +27,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp/decisionlog/verify"
-	"policy-service/pdp/mcp/mcptest"
+	"policy-service/pdp/pdptest/mcptest"
 )
 
 // edited is what the tools of [editedServer] take.

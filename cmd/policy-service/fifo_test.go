@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"policy-service/pdp/server/auth"
+	"policy-service/pdp/pdptest/inside/auth"
 )
 
 // TestAFIFOInPlaceOfAFileStopsNoServer puts FIFOs, to which nobody writes, in the place

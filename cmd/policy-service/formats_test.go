@@ -30,26 +30,27 @@ import (
 	"golang.org/x/mod/semver"
 	"golang.org/x/tools/txtar"
 
-	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/evaluation"
 	"policy-service/evaluation/authzenclient"
 	"policy-service/evaluation/authzenclient/approvals"
 	"policy-service/evaluation/capability"
 	"policy-service/obligations"
 	"policy-service/pdp"
-	"policy-service/pdp/approval"
-	"policy-service/pdp/backup"
-	capabilities "policy-service/pdp/capability"
-	"policy-service/pdp/decisionlog"
-	"policy-service/pdp/decisionlog/export"
-	"policy-service/pdp/decisionlog/journal"
-	"policy-service/pdp/ledger"
-	"policy-service/pdp/ledger/bolt"
-	"policy-service/pdp/mcp/lock"
 	"policy-service/pdp/pdptest"
 	"policy-service/pdp/pdptest/crashedlog"
-	"policy-service/pdp/server"
-	"policy-service/pdp/server/auth"
+	"policy-service/pdp/pdptest/inside/approval"
+	"policy-service/pdp/pdptest/inside/auth"
+	"policy-service/pdp/pdptest/inside/backup"
+	"policy-service/pdp/pdptest/inside/bolt"
+	capabilities "policy-service/pdp/pdptest/inside/capability"
+	"policy-service/pdp/pdptest/inside/cli"
+	"policy-service/pdp/pdptest/inside/command"
+	"policy-service/pdp/pdptest/inside/decisionlog"
+	"policy-service/pdp/pdptest/inside/export"
+	"policy-service/pdp/pdptest/inside/journal"
+	"policy-service/pdp/pdptest/inside/ledger"
+	"policy-service/pdp/pdptest/inside/lock"
+	"policy-service/pdp/pdptest/inside/server"
 )
 
 var updateFormats = flag.Bool("update-formats", false, "make the fixture in testdata/formats of the version that is not released yet")
@@ -80,7 +81,7 @@ func (s *story) run(line string) string {
 	s.Helper()
 	var out, told strings.Builder
 	args := strings.Fields(strings.ReplaceAll(line, "@", s.dir+"/"))
-	if code := run(args, cli.Streams{In: strings.NewReader(""), Out: &out, Err: &told}); code != cli.OK {
+	if code := command.Run(args, cli.Streams{In: strings.NewReader(""), Out: &out, Err: &told}); code != cli.OK {
 		s.Fatalf("%s: exit %d\n%s%s", line, code, out.String(), told.String())
 	}
 	return out.String()

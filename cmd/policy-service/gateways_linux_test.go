@@ -31,12 +31,12 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/decisionlog/verify"
-	"policy-service/pdp/mcp/mcptest"
 	"policy-service/pdp/pdptest/etcdtest"
+	"policy-service/pdp/pdptest/inside/auth"
+	"policy-service/pdp/pdptest/inside/decisionlog"
+	"policy-service/pdp/pdptest/mcptest"
 	"policy-service/pdp/pdptest/night"
-	"policy-service/pdp/server/auth"
 )
 
 // Three gateways stand before three replicas, and a balancer before each three. All six are processes. Clients of the SDK call tools by

@@ -9,12 +9,13 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/evaluation"
 	"policy-service/evaluation/capability"
 	"policy-service/pdp/pdptest"
-	"policy-service/pdp/server"
-	"policy-service/pdp/server/auth"
+	"policy-service/pdp/pdptest/inside/auth"
+	"policy-service/pdp/pdptest/inside/cli"
+	"policy-service/pdp/pdptest/inside/command"
+	"policy-service/pdp/pdptest/inside/server"
 )
 
 // The commands show a whole grant in the sentence of the service, whose beginning says what is open-ended: a list shows no
@@ -42,16 +43,16 @@ func TestGrantInShowAndList(t *testing.T) {
 	if id == nil {
 		t.Fatalf("%d %s", got.Status, got.Body)
 	}
-	for command, want := range map[string]string{
+	for line, want := range map[string]string{
 		"show " + id[1]: "Open-ended in tools, uses and arguments: agent-a may call all tools of agent-b for 1 h, any number of times, with any arguments; held by key " + holder.Key().Thumbprint(),
 		"list":          "Open-ended in tools, uses and arguments: agent-a…",
 	} {
 		var out, told strings.Builder
-		args := append([]string{"approvals"}, strings.Fields(command+" --server "+s.URL+" --credential "+credential)...)
-		code := run(args, cli.Streams{In: strings.NewReader(""), Out: &out, Err: &told})
+		args := append([]string{"approvals"}, strings.Fields(line+" --server "+s.URL+" --credential "+credential)...)
+		code := command.Run(args, cli.Streams{In: strings.NewReader(""), Out: &out, Err: &told})
 		text := strings.ReplaceAll(out.String(), "\n            ", "") // a long row goes on below
 		if code != cli.OK || !strings.Contains(text, want) || strings.Contains(text, "not this") {
-			t.Errorf("%s: exit %d, %s%s; want %s", command, code, text, told.String(), want)
+			t.Errorf("%s: exit %d, %s%s; want %s", line, code, text, told.String(), want)
 		}
 	}
 }

@@ -7,10 +7,11 @@ import (
 	"testing"
 	"time"
 
-	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/pdp/pdptest"
-	"policy-service/pdp/server"
-	"policy-service/pdp/server/auth"
+	"policy-service/pdp/pdptest/inside/auth"
+	"policy-service/pdp/pdptest/inside/cli"
+	"policy-service/pdp/pdptest/inside/command"
+	"policy-service/pdp/pdptest/inside/server"
 )
 
 // askerAndMia adds the key of a program that asks, and that of mia, who approves. The latter is in a file.
@@ -56,7 +57,7 @@ func TestHeardServerSaysInShow(t *testing.T) {
 		token := post("/access/v1/evaluation", "{"+question+"}", `"binding_token":"`)
 		id := post("/access/v1/requests", "{"+question+`,"denial":{"binding_token":"`+token+`","expires_at":"`+pdptest.Now.Add(10*time.Minute).UTC().Format(time.RFC3339)+`"}}`, `"approvals":[{"id":"`)
 		var out, told strings.Builder
-		code := run([]string{"approvals", "show", id, "--server", s.URL, "--credential", credential}, cli.Streams{In: strings.NewReader(""), Out: &out, Err: &told})
+		code := command.Run([]string{"approvals", "show", id, "--server", s.URL, "--credential", credential}, cli.Streams{In: strings.NewReader(""), Out: &out, Err: &told})
 		if code != cli.OK || strings.ContainsAny(out.String(), "\x1b\u202e") || !strings.Contains(out.String(), want) || (want == "") == strings.Contains(out.String(), "the server") {
 			t.Errorf("%s: exit %d, %s%s", hint, code, out.String(), told.String())
 		}

@@ -140,8 +140,8 @@ func TestPublish(t *testing.T) {
 	m.open(t, built(t))
 	p := readPage(t, installPage)
 	m.read(t, p, p.stepsOf(t, "console go"))
-	shown, alive := m.run(t, "go list -deps ./cmd/policy-service ./.ci/release | grep -e '^policy-service/' -e '^example.com/me/policy-service/pdp/version$'", patience)
-	if !alive || shown != "example.com/me/policy-service/pdp/version\n" {
+	shown, alive := m.run(t, "go list -deps ./cmd/policy-service ./.ci/release | grep -e '^policy-service/' -e '^example.com/me/policy-service/pdp/internal/version$'", patience)
+	if !alive || shown != "example.com/me/policy-service/pdp/internal/version\n" {
 		t.Error(shown)
 	}
 }

@@ -14,9 +14,9 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/evaluation"
-	"policy-service/pdp/decisionlog"
-	"policy-service/pdp/decisionlog/export"
-	"policy-service/pdp/decisionlog/report"
+	"policy-service/pdp/pdptest/inside/decisionlog"
+	"policy-service/pdp/pdptest/inside/export"
+	"policy-service/pdp/pdptest/inside/report"
 )
 
 // A sample says how it is checked. Here it is taken at its word, by somebody who has the sample, the public key, and for

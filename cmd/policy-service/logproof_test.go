@@ -25,14 +25,15 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"golang.org/x/mod/sumdb/tlog"
 
-	"policy-service/cmd/policy-service/internal/cli"
-	"policy-service/pdp/decisionlog"
-	"policy-service/pdp/decisionlog/c2sp"
-	"policy-service/pdp/decisionlog/witness/witnesstest"
 	"policy-service/pdp/pdptest"
+	"policy-service/pdp/pdptest/inside/auth"
+	"policy-service/pdp/pdptest/inside/c2sp"
+	"policy-service/pdp/pdptest/inside/cli"
+	"policy-service/pdp/pdptest/inside/command"
+	"policy-service/pdp/pdptest/inside/decisionlog"
+	"policy-service/pdp/pdptest/inside/server"
 	"policy-service/pdp/pdptest/judged"
-	"policy-service/pdp/server"
-	"policy-service/pdp/server/auth"
+	"policy-service/pdp/pdptest/witnesstest"
 )
 
 // prover is a server with a log, and a directory for the proofs of it.
@@ -97,7 +98,7 @@ func (p *prover) line(id string) []byte {
 func (p *prover) run(want cli.ExitCode, args ...string) (out string) {
 	p.Helper()
 	var printed, told bytes.Buffer
-	if code := run(args, cli.Streams{In: strings.NewReader(""), Out: &printed, Err: &told}); code != want {
+	if code := command.Run(args, cli.Streams{In: strings.NewReader(""), Out: &printed, Err: &told}); code != want {
 		p.Fatalf("policy-service %s: exit %d, want %d\n%s%s", strings.Join(args, " "), code, want, &printed, &told)
 	}
 	return printed.String() + told.String()
@@ -195,7 +196,7 @@ func (p *prover) flips(policy, name string) {
 		}
 		var out bytes.Buffer
 		args := []string{"log", "verify", p.path("proof.tlog-proof"), "--line", p.path("line"), "--policy", policy}
-		if code := run(args, cli.Streams{In: strings.NewReader(""), Out: &out, Err: &out}); code < 3 {
+		if code := command.Run(args, cli.Streams{In: strings.NewReader(""), Out: &out, Err: &out}); code < 3 {
 			p.Errorf("%s: exit %d, %s", what, code, &out)
 		}
 	}
@@ -247,7 +248,7 @@ func TestIdsThatNameNoFile(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "out")
 	for _, id := range ids {
 		var out, told bytes.Buffer
-		code := run([]string{"log", "prove", id, "--data", data, "-o", dir}, cli.Streams{Out: &out, Err: &told})
+		code := command.Run([]string{"log", "prove", id, "--data", data, "-o", dir}, cli.Streams{Out: &out, Err: &told})
 		if code != cli.Failed || !strings.Contains(told.String(), "cannot be the name of a file") {
 			t.Errorf("%q: exit %d, %s", id, code, told.String())
 		}
@@ -280,7 +281,7 @@ func TestALyingServerNamesNoFile(t *testing.T) {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, answer) }))
 		dir := t.TempDir()
 		var out bytes.Buffer
-		code := run([]string{"log", "prove", "asked.1", "--server", server.URL, "-o", filepath.Join(dir, "out")}, cli.Streams{In: strings.NewReader(""), Out: &out, Err: &out})
+		code := command.Run([]string{"log", "prove", "asked.1", "--server", server.URL, "-o", filepath.Join(dir, "out")}, cli.Streams{In: strings.NewReader(""), Out: &out, Err: &out})
 		server.Close()
 		entries, err := os.ReadDir(dir)
 		must(t, err)
@@ -434,7 +435,7 @@ func TestProofsThatWitnessesCosigned(t *testing.T) {
 		t.Helper()
 		until(t, "witnesses cosign the record", func() (bool, error) {
 			var out bytes.Buffer
-			if code := run(p.log("prove", id, "-o", p.dir), cli.Streams{In: strings.NewReader(""), Out: &out, Err: &out}); code != cli.OK {
+			if code := command.Run(p.log("prove", id, "-o", p.dir), cli.Streams{In: strings.NewReader(""), Out: &out, Err: &out}); code != cli.OK {
 				return false, fmt.Errorf("exit %d: %s", code, &out)
 			}
 			if proof, err := os.ReadFile(p.path(id + ".json.tlog-proof")); err != nil || bytes.Count(proof, []byte("\n— w")) < 2 {

@@ -23,10 +23,11 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"policy-service/cmd/policy-service/internal/cli"
-	"policy-service/pdp/console/browsertest"
-	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/pdptest"
+	"policy-service/pdp/pdptest/browsertest"
+	"policy-service/pdp/pdptest/inside/cli"
+	"policy-service/pdp/pdptest/inside/command"
+	"policy-service/pdp/pdptest/inside/decisionlog"
 )
 
 // patience is how long a test waits for anything before it fails: longer than any machine
@@ -269,7 +270,7 @@ func inside(ts *testscript.TestScript, args []string) int {
 	workplace.Lock()
 	defer workplace.Unlock()
 	ts.Check(os.Chdir(ts.MkAbs(".")))
-	return int(run(args, cli.Streams{In: strings.NewReader(""), Out: ts.Stdout(), Err: ts.Stderr()}))
+	return int(command.Run(args, cli.Streams{In: strings.NewReader(""), Out: ts.Stdout(), Err: ts.Stderr()}))
 }
 
 // writeFile writes a file, and makes the directories that it stands in.

@@ -10,16 +10,17 @@ import (
 
 	"go.etcd.io/bbolt"
 
-	"policy-service/cmd/policy-service/internal/cli"
-	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/pdptest/crashedlog"
+	"policy-service/pdp/pdptest/inside/cli"
+	"policy-service/pdp/pdptest/inside/command"
+	"policy-service/pdp/pdptest/inside/decisionlog"
 )
 
 // says runs a command, and holds its exit code and what it prints against what they should be.
 func says(t *testing.T, code cli.ExitCode, args string, parts ...string) {
 	t.Helper()
 	var out strings.Builder
-	if got := run(strings.Fields(args), cli.Streams{In: strings.NewReader(""), Out: &out, Err: &out}); got != code {
+	if got := command.Run(strings.Fields(args), cli.Streams{In: strings.NewReader(""), Out: &out, Err: &out}); got != code {
 		t.Errorf("%s: exit %d, and not %d", args, got, code)
 	}
 	for _, part := range parts {

@@ -9,8 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/evaluation"
+	"policy-service/pdp/pdptest/inside/cli"
+	"policy-service/pdp/pdptest/inside/command"
 )
 
 // The bundles of the test below: typed has a schema, strict is typed and rejects what it does not declare, spaced is
@@ -183,7 +184,7 @@ func TestEvalSaysWhatDoesNotFit(t *testing.T) {
 		asked := func(more ...string) string {
 			var out, told strings.Builder
 			args := append([]string{"eval", "--policies", dirs[r.bundle]}, more...)
-			code := run(append(args, "-"), cli.Streams{In: strings.NewReader(string(body)), Out: &out, Err: &told})
+			code := command.Run(append(args, "-"), cli.Streams{In: strings.NewReader(string(body)), Out: &out, Err: &told})
 			if code != cli.No || told.String() != "" {
 				t.Errorf("%s: exit %d %s", body, code, told.String())
 			}
@@ -254,7 +255,7 @@ func TestEvalSaysWhatIsMalformed(t *testing.T) {
 		if c.tenant == "" {
 			args = slices.Delete(args, 3, 5)
 		}
-		code := run(args, cli.Streams{In: strings.NewReader(string(c.body(t))), Out: &out, Err: &told})
+		code := command.Run(args, cli.Streams{In: strings.NewReader(string(c.body(t))), Out: &out, Err: &told})
 		if said := told.String(); code != cli.Failed || out.String() != "" || !strings.Contains(said, c.pointer) || !strings.Contains(said, c.what) ||
 			strings.Contains(said, "did you mean") != (c.right != "") || !strings.Contains(said, c.right) || strings.Contains(said, "410") {
 			t.Errorf("%s: exit %d %s%s", c.body(t), code, out.String(), said)
@@ -272,7 +273,7 @@ func TestEvalSuggestsNoIDOfAnotherTenant(t *testing.T) {
 	} {
 		var out, told strings.Builder
 		body := refusal{members: `{"resource":{"type":"Page","id":"` + c.id + `"}}`}.body(t)
-		code := run([]string{"eval", "--policies", dirs["typed"], "--tenant", c.tenant, "-"}, cli.Streams{In: strings.NewReader(string(body)), Out: &out, Err: &told})
+		code := command.Run([]string{"eval", "--policies", dirs["typed"], "--tenant", c.tenant, "-"}, cli.Streams{In: strings.NewReader(string(body)), Out: &out, Err: &told})
 		_, near, _ := strings.Cut(out.String(), "did you mean ")
 		if want := fmt.Sprintf("%q?\n", c.right); code != cli.No || near != want && (c.right != "" || near != "") {
 			t.Errorf("%s in %s: exit %d %s%s", c.id, c.tenant, code, out.String(), told.String())

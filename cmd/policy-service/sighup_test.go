@@ -17,8 +17,8 @@ import (
 
 	"policy-service/pdp/decisionlog/verify"
 	"policy-service/pdp/pdptest"
+	"policy-service/pdp/pdptest/inside/plainfile"
 	"policy-service/pdp/pdptest/night"
-	"policy-service/pdp/plainfile"
 )
 
 // hupRounds is how often the configuration changes: in four rounds each way of a change and of a refusal comes.

@@ -15,7 +15,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp"
-	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/pdptest/inside/decisionlog"
 )
 
 // A judge brings each answer together with its records, and compares it with what a

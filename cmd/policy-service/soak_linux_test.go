@@ -21,14 +21,14 @@ import (
 	"time"
 
 	"policy-service/pdp"
-	"policy-service/pdp/decisionlog"
-	"policy-service/pdp/decisionlog/export"
-	"policy-service/pdp/decisionlog/remote"
 	"policy-service/pdp/decisionlog/verify"
-	"policy-service/pdp/httpclient"
+	"policy-service/pdp/pdptest/inside/auth"
+	"policy-service/pdp/pdptest/inside/decisionlog"
+	"policy-service/pdp/pdptest/inside/export"
+	"policy-service/pdp/pdptest/inside/httpclient"
+	"policy-service/pdp/pdptest/inside/remote"
 	"policy-service/pdp/pdptest/night"
 	"policy-service/pdp/pdptest/organisation"
-	"policy-service/pdp/server/auth"
 )
 
 // TestSoakServe has a server answer for a long time while everything happens to it that

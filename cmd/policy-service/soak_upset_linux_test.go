@@ -13,7 +13,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/pdptest/inside/decisionlog"
 )
 
 // An upset is something that happens to a server now and then while it answers.

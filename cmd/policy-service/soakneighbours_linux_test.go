@@ -17,10 +17,10 @@ import (
 	"testing"
 	"time"
 
-	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/decisionlog/verify"
+	"policy-service/pdp/pdptest/inside/auth"
+	"policy-service/pdp/pdptest/inside/decisionlog"
 	"policy-service/pdp/pdptest/night"
-	"policy-service/pdp/server/auth"
 )
 
 // TestSoakNeighbours has one neighbour do the worst they can with one credential, or with

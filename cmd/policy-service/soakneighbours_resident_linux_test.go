@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"policy-service/pdp/decisionlog"
-	"policy-service/pdp/decisionlog/export"
-	"policy-service/pdp/latency"
+	"policy-service/pdp/pdptest/inside/decisionlog"
+	"policy-service/pdp/pdptest/inside/export"
+	"policy-service/pdp/pdptest/inside/latency"
 )
 
 // residentRate is how often the resident asks.

@@ -17,9 +17,9 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"policy-service/cmd/policy-service/internal/process"
-	"policy-service/pdp/decisionlog"
-	"policy-service/pdp/decisionlog/export"
+	"policy-service/pdp/pdptest/inside/decisionlog"
+	"policy-service/pdp/pdptest/inside/export"
+	"policy-service/pdp/pdptest/inside/process"
 	"policy-service/pdp/pdptest/night"
 )
 

@@ -9,10 +9,11 @@ import (
 	"strings"
 	"testing"
 
-	"policy-service/cmd/policy-service/internal/cli"
-	"policy-service/pdp/mcp"
-	"policy-service/pdp/server"
-	"policy-service/pdp/server/config"
+	"policy-service/pdp/pdptest/inside/cli"
+	"policy-service/pdp/pdptest/inside/command"
+	"policy-service/pdp/pdptest/inside/config"
+	"policy-service/pdp/pdptest/inside/mcp"
+	"policy-service/pdp/pdptest/inside/server"
 )
 
 var updateSurface = flag.Bool("update-surface", false, "add what is new of commands, flags and keys to testdata/surface.txt")
@@ -37,7 +38,7 @@ func surface(t *testing.T) []string {
 			all[line+"="+value] = true
 		}
 	}
-	parser, err := newParser(&commands{}, cli.Streams{Out: io.Discard, Err: io.Discard})
+	parser, err := command.NewParser(&command.Line{}, cli.Streams{Out: io.Discard, Err: io.Discard})
 	must(t, err)
 	for _, leaf := range parser.Model.Leaves(false) { // also those that no help shows
 		path := "policy-service " + leaf.Path()

@@ -13,8 +13,8 @@ import (
 	"sync"
 	"testing"
 
+	"policy-service/pdp/pdptest/inside/version"
 	"policy-service/pdp/pdptest/night"
-	"policy-service/pdp/version"
 )
 
 // TestBuild builds as the Makefile does: the binary is static, and says that it does not know its commit, because it is built

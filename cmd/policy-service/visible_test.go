@@ -8,7 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"policy-service/cmd/policy-service/internal/cli"
+	"policy-service/pdp/pdptest/inside/cli"
+	"policy-service/pdp/pdptest/inside/command"
 )
 
 // TestNoAnswerOfAServerActsOnTheTerminal asks a server whose every answer would.
@@ -27,7 +28,7 @@ func TestNoAnswerOfAServerActsOnTheTerminal(t *testing.T) {
 		"log stats --server URL", "log tail --server URL", "log report --server URL", "log show 1 --server URL", "log checkpoint --server URL",
 	} {
 		var out, told strings.Builder
-		code := run(strings.Fields(strings.ReplaceAll(args, "URL", server.URL)), cli.Streams{In: strings.NewReader(""), Out: &out, Err: &told})
+		code := command.Run(strings.Fields(strings.ReplaceAll(args, "URL", server.URL)), cli.Streams{In: strings.NewReader(""), Out: &out, Err: &told})
 		if text := out.String() + told.String(); code == cli.OK || text == "" || strings.ContainsAny(text, "\x1b\u009b\u202e") {
 			t.Errorf("%s: exit %d, %q", args, code, text)
 		}

@@ -14,7 +14,7 @@ import (
 	"policy-service/evaluation/authzenclient"
 	"policy-service/obligations"
 	"policy-service/pdp/pdptest"
-	"policy-service/pdp/server"
+	"policy-service/pdp/pdptest/inside/server"
 )
 
 // The three steps are those of Enforce, whatever the answer obliges to; before the second

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"policy-service/pdp"
-	"policy-service/pdp/server"
+	"policy-service/pdp/pdptest/inside/server"
 	"policy-service/policies"
 )
 

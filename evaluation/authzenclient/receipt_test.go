@@ -17,9 +17,9 @@ import (
 	"policy-service/evaluation"
 	"policy-service/evaluation/authzenclient"
 	"policy-service/obligations"
-	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/pdptest"
-	"policy-service/pdp/server"
+	"policy-service/pdp/pdptest/inside/decisionlog"
+	"policy-service/pdp/pdptest/inside/server"
 )
 
 // A real server, every way to enforce, and what is on its record afterwards.

@@ -17,8 +17,8 @@ import (
 	"policy-service/evaluation/capability"
 	"policy-service/pdp"
 	"policy-service/pdp/pdptest"
-	"policy-service/pdp/server"
-	"policy-service/pdp/server/auth"
+	"policy-service/pdp/pdptest/inside/auth"
+	"policy-service/pdp/pdptest/inside/server"
 	"policy-service/policies"
 )
 

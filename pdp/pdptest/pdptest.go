@@ -21,7 +21,7 @@ import (
 	"golang.org/x/tools/txtar"
 
 	"policy-service/pdp"
-	"policy-service/pdp/server"
+	"policy-service/pdp/internal/server"
 )
 
 // Now is what the clock of every test server reads.

@@ -18,8 +18,8 @@ import (
 	"policy-service/obligations"
 	"policy-service/pdp"
 	"policy-service/pdp/pdptest"
-	"policy-service/pdp/server"
-	"policy-service/pdp/server/auth"
+	"policy-service/pdp/pdptest/inside/auth"
+	"policy-service/pdp/pdptest/inside/server"
 )
 
 // desk is a real server where a PEP waits for people, and people who answer over HTTP

@@ -22,8 +22,8 @@ import (
 	"policy-service/evaluation/authzenclient/approvals"
 	"policy-service/evaluation/capability"
 	"policy-service/pdp/pdptest"
-	"policy-service/pdp/server"
-	"policy-service/pdp/server/auth"
+	"policy-service/pdp/pdptest/inside/auth"
+	"policy-service/pdp/pdptest/inside/server"
 )
 
 var capabilityFiles = map[string]string{

@@ -12,8 +12,8 @@ import (
 	"policy-service/evaluation/authzenclient"
 	"policy-service/evaluation/authzenclient/approvals"
 	"policy-service/pdp/pdptest"
-	"policy-service/pdp/server"
-	"policy-service/pdp/server/auth"
+	"policy-service/pdp/pdptest/inside/auth"
+	"policy-service/pdp/pdptest/inside/server"
 )
 
 const issuerOfPeople, audienceOfGateway = "https://login.example.com", "https://mcp.example.com"

@@ -23,7 +23,7 @@ import (
 	"policy-service/evaluation/coaz"
 	"policy-service/evaluation/coaz/sdkpep"
 	"policy-service/pdp/pdptest"
-	"policy-service/pdp/server"
+	"policy-service/pdp/pdptest/inside/server"
 )
 
 const resource = "https://mcp.example.com"

@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"policy-service/pdp/plainfile"
+	"policy-service/pdp/internal/plainfile"
 )
 
 const (

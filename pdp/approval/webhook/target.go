@@ -9,7 +9,7 @@ import (
 	"strings"
 	"syscall"
 
-	"policy-service/pdp/address"
+	"policy-service/pdp/internal/address"
 )
 
 // target holds which addresses a receiver may have.

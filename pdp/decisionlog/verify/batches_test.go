@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"testing"
 
-	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/decisionlog/verify"
+	"policy-service/pdp/internal/decisionlog"
 )
 
 const inheriting = `"request":{"subject":{"type":"user","id":"alice"}},"inherits":["context"],"decision":true`

@@ -8,9 +8,9 @@ import (
 	"runtime/debug"
 	"testing"
 
-	"policy-service/pdp/decisionlog"
-	"policy-service/pdp/decisionlog/export"
 	"policy-service/pdp/decisionlog/verify"
+	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/export"
 )
 
 var million = flag.Int("records", 1_000_000, "how many records the benchmark of verify reads")

@@ -7,7 +7,7 @@ import (
 	"hash"
 	"strings"
 
-	"policy-service/pdp/decisionlog/export"
+	"policy-service/pdp/internal/decisionlog/export"
 )
 
 // bundles are those that stand in an export. Each file has its hash, and each bundle its digest: nothing

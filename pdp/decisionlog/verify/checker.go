@@ -3,7 +3,7 @@ package verify
 import (
 	"golang.org/x/mod/sumdb/tlog"
 
-	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/internal/decisionlog"
 )
 
 // A checker takes the leaves of the log in order, from any source. It holds the facts that

@@ -6,7 +6,7 @@ import (
 	"io"
 	"slices"
 
-	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/internal/decisionlog"
 )
 
 // digest is the digest of a segment's file.

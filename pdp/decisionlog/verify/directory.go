@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/internal/decisionlog"
 )
 
 // directory is the log of a data directory, while it is read.

@@ -7,7 +7,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"golang.org/x/mod/sumdb/tlog"
 
-	"policy-service/pdp/decisionlog/export"
+	"policy-service/pdp/internal/decisionlog/export"
 )
 
 // envelope is any line of an export that is no record, as package decisionlog specifies

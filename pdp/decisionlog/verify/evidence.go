@@ -11,8 +11,8 @@ import (
 	"github.com/go-json-experiment/json"
 	"golang.org/x/mod/sumdb/tlog"
 
-	"policy-service/pdp/decisionlog"
-	"policy-service/pdp/plainfile"
+	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/plainfile"
 )
 
 // outside is a checkpoint that the leaves are held against, and that does not stand among them.

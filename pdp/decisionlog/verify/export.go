@@ -11,8 +11,8 @@ import (
 	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
 
-	"policy-service/pdp/decisionlog"
-	"policy-service/pdp/decisionlog/export"
+	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/export"
 )
 
 // An exported is an export being read. Its one checkpoint stands at the beginning, and

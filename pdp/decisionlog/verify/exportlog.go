@@ -5,8 +5,8 @@ import (
 
 	"golang.org/x/mod/sumdb/tlog"
 
-	"policy-service/pdp/decisionlog"
-	"policy-service/pdp/decisionlog/export"
+	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/export"
 )
 
 // mustProve says whether a record waits for its proof: in the form "proof" each does, and

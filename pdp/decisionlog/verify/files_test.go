@@ -8,8 +8,8 @@ import (
 
 	"go.etcd.io/bbolt"
 
-	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/decisionlog/verify"
+	"policy-service/pdp/internal/decisionlog"
 )
 
 // redactedTwice is a log with two sealed segments. Two redactions, one after the other, have written the first of them.

@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/mod/sumdb/note"
 
-	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/internal/decisionlog"
 )
 
 // A keyring knows which key is in force. A log's first key is believed only where it was

@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"policy-service/pdp/decisionlog/export"
+	"policy-service/pdp/internal/decisionlog/export"
 )
 
 // A merged is a merge of exports being read. Each part is verified as the file that it was, by a checker of its own,

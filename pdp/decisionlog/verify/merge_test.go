@@ -17,9 +17,9 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"policy-service/pdp/decisionlog"
-	"policy-service/pdp/decisionlog/export"
 	"policy-service/pdp/decisionlog/verify"
+	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/export"
 	"policy-service/pdp/pdptest/clock"
 )
 

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/mod/sumdb/note"
 
-	"policy-service/pdp/decisionlog/c2sp"
+	"policy-service/pdp/internal/decisionlog/c2sp"
 )
 
 // Witnessed is the part of a log that the quorum of a policy cosigned.

@@ -3,7 +3,7 @@ package verify
 import (
 	"golang.org/x/mod/sumdb/tlog"
 
-	"policy-service/pdp/decisionlog/c2sp"
+	"policy-service/pdp/internal/decisionlog/c2sp"
 )
 
 // Proof verifies a proof in the form of C2SP tlog-proof, and that it is of a line.

@@ -11,8 +11,8 @@ import (
 
 	"go.etcd.io/bbolt"
 
-	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/decisionlog/verify"
+	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/pdptest/night"
 )
 

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/internal/decisionlog"
 )
 
 // Unnamed are decisions that no other record accounts for.

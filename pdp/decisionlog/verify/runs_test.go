@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/decisionlog/verify"
+	"policy-service/pdp/internal/decisionlog"
 )
 
 // TestDecisionsThatNoServiceMade: verify names decisions while no service ran, by the records, and by a bundle that none

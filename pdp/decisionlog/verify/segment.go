@@ -10,8 +10,8 @@ import (
 
 	"golang.org/x/mod/sumdb/tlog"
 
-	"policy-service/pdp/boltfile/pages"
-	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/internal/boltfile/pages"
+	"policy-service/pdp/internal/decisionlog"
 )
 
 // A segment is one file being read: three buckets side by side, in the order of their

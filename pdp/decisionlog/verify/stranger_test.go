@@ -15,7 +15,7 @@ func TestStranger(t *testing.T) {
 	t.Parallel()
 	constants := map[string]bool{}
 	used := map[string]int{"decisionlog": 0, "export": 0}
-	for name, dir := range map[string]string{"decisionlog": "..", "export": "../export"} {
+	for name, dir := range map[string]string{"decisionlog": "../../internal/decisionlog", "export": "../../internal/decisionlog/export"} {
 		for _, file := range parse(t, dir) {
 			for _, d := range file.Decls {
 				if g, ok := d.(*ast.GenDecl); ok && g.Tok == token.CONST {

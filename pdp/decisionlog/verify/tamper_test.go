@@ -12,8 +12,8 @@ import (
 
 	"go.etcd.io/bbolt"
 
-	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/decisionlog/verify"
+	"policy-service/pdp/internal/decisionlog"
 )
 
 // edit changes a segment through bbolt, as who has the disk and the source can.

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"policy-service/pdp/boltfile/pages"
-	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/internal/boltfile/pages"
+	"policy-service/pdp/internal/decisionlog"
 )
 
 // Nothing covers the content of other buckets of a segment, or under other keys of its meta bucket.

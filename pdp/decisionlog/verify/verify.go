@@ -23,7 +23,7 @@ import (
 
 	"golang.org/x/mod/sumdb/note"
 
-	"policy-service/pdp/decisionlog/c2sp"
+	"policy-service/pdp/internal/decisionlog/c2sp"
 )
 
 // Options are facts that the caller knows from elsewhere.

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/decisionlog/verify"
+	"policy-service/pdp/internal/decisionlog"
 )
 
 // sample is a log of three segments, two keys, a redaction and a retirement, all there is.

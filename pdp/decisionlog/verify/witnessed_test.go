@@ -15,10 +15,10 @@ import (
 
 	"golang.org/x/mod/sumdb/note"
 
-	"policy-service/pdp/decisionlog"
-	"policy-service/pdp/decisionlog/c2sp"
-	"policy-service/pdp/decisionlog/export"
 	"policy-service/pdp/decisionlog/verify"
+	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/c2sp"
+	"policy-service/pdp/internal/decisionlog/export"
 	"policy-service/pdp/pdptest/judged"
 )
 

@@ -14,7 +14,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
-	"policy-service/pdp/cedartext"
+	"policy-service/pdp/internal/cedartext"
 	"policy-service/pdp/internal/document"
 	"policy-service/pdp/internal/places"
 	"policy-service/pdp/internal/source"

@@ -18,7 +18,7 @@ import (
 	"policy-service/evaluation"
 	"policy-service/obligations"
 	"policy-service/pdp/internal/document"
-	"policy-service/pdp/spelling"
+	"policy-service/pdp/internal/spelling"
 	"policy-service/schemas"
 )
 

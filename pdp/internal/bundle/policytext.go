@@ -8,7 +8,7 @@ import (
 
 	"github.com/cedar-policy/cedar-go/types"
 
-	"policy-service/pdp/cedartext"
+	"policy-service/pdp/internal/cedartext"
 	"policy-service/pdp/internal/source"
 )
 

@@ -14,7 +14,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"policy-service/pdp/spelling"
+	"policy-service/pdp/internal/spelling"
 )
 
 var (

@@ -13,7 +13,7 @@ import (
 	"policy-service/pdp/internal/bundle"
 	"policy-service/pdp/internal/document"
 	"policy-service/pdp/internal/places"
-	"policy-service/pdp/spelling"
+	"policy-service/pdp/internal/spelling"
 )
 
 // literals warns of ids that no entity has, in policies and among the parents of entities: most often they are misspelt.

@@ -8,7 +8,7 @@ import (
 	"policy-service/obligations"
 	"policy-service/pdp/internal/bundle"
 	"policy-service/pdp/internal/document"
-	"policy-service/pdp/spelling"
+	"policy-service/pdp/internal/spelling"
 )
 
 // obligations warns of definitions that no answer can ever carry, and of permits that let a

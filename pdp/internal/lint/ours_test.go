@@ -32,7 +32,7 @@ func TestCheckOurs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, dir := range []string{"../../../policies/starter", "../../../policies/mcp", "../../../conformance/bundle", "../../../pdp/server/testdata/answers/bundle", "../../../cmd/policy-service/deploy/kubernetes/bundle"} {
+	for _, dir := range []string{"../../../policies/starter", "../../../policies/mcp", "../../../conformance/bundle", "../../../pdp/internal/server/testdata/answers/bundle", "../../../cmd/policy-service/deploy/kubernetes/bundle"} {
 		if !slices.Contains(dirs, dir) {
 			t.Errorf("%s is not found", dir)
 		}

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"policy-service/pdp/cedartext"
+	"policy-service/pdp/internal/cedartext"
 )
 
 // Token is a name, a text in quotes, a number or a sign. From and To are its bytes in the text.

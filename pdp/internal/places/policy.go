@@ -3,7 +3,7 @@ package places
 import (
 	"slices"
 
-	"policy-service/pdp/cedartext"
+	"policy-service/pdp/internal/cedartext"
 )
 
 // Policy is the text of one policy. Its zero value is the policy of no text.

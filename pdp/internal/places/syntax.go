@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"policy-service/pdp/spelling"
+	"policy-service/pdp/internal/spelling"
 )
 
 // Fault is what keeps a text from being read.

@@ -14,7 +14,7 @@ import (
 	"strings"
 	"syscall"
 
-	"policy-service/pdp/plainfile"
+	"policy-service/pdp/internal/plainfile"
 )
 
 // confined is a bundle directory during one reading. It follows a symbolic link only to files

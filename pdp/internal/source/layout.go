@@ -14,7 +14,7 @@ import (
 	"unicode/utf8"
 
 	"policy-service/evaluation"
-	"policy-service/pdp/spelling"
+	"policy-service/pdp/internal/spelling"
 )
 
 // kind is a kind of file in a bundle, named with its article, and how large such a file may be.

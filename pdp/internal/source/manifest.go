@@ -15,7 +15,7 @@ import (
 	"strings"
 
 	"policy-service/pdp/internal/document"
-	"policy-service/pdp/plainfile"
+	"policy-service/pdp/internal/plainfile"
 )
 
 // manifestEnd is the last line of a MANIFEST. A file that was cut off anywhere does not end

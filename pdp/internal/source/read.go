@@ -10,7 +10,7 @@ import (
 	"syscall"
 
 	"policy-service/pdp/internal/document"
-	"policy-service/pdp/plainfile"
+	"policy-service/pdp/internal/plainfile"
 )
 
 // read returns the bytes of a file. If it cannot, it notes why.

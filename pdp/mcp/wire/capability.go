@@ -10,7 +10,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/evaluation"
-	"policy-service/pdp/mcp/internal/rpc"
+	"policy-service/pdp/internal/rpc"
 )
 
 // The messages about capabilities. The first is of 001.

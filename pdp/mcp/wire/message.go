@@ -8,8 +8,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/evaluation"
-	"policy-service/pdp/mcp/internal/rpc"
-	"policy-service/pdp/visible"
+	"policy-service/pdp/internal/rpc"
+	"policy-service/pdp/internal/visible"
 )
 
 // Message is a message of JSON-RPC 2.0, ready to be written as JSON.

@@ -9,7 +9,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/evaluation"
-	"policy-service/pdp/mcp/internal/rpc"
+	"policy-service/pdp/internal/rpc"
 )
 
 // object is an object of a message. Its methods read members, strictly. The first mistake in a message is kept in err, with

@@ -6,8 +6,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/evaluation"
-	"policy-service/pdp/mcp/internal/rpc"
-	"policy-service/pdp/visible"
+	"policy-service/pdp/internal/rpc"
+	"policy-service/pdp/internal/visible"
 )
 
 // MethodToolRequest is the message of 001 by which a participant asks that another calls a tool.

@@ -10,7 +10,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/evaluation/capability"
-	"policy-service/pdp/mcp/internal/rpc"
+	"policy-service/pdp/internal/rpc"
 )
 
 // The members of _meta by which a call shows a capability.

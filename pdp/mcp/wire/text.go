@@ -10,7 +10,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/evaluation"
-	"policy-service/pdp/visible"
+	"policy-service/pdp/internal/visible"
 )
 
 // question is the text that a person reads. It has everything that the approval would be for, in every form: some

@@ -12,8 +12,8 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/evaluation/capability"
-	"policy-service/pdp/mcp/mcptest"
 	"policy-service/pdp/mcp/wire"
+	"policy-service/pdp/pdptest/mcptest"
 )
 
 // How clients and approvers meet these messages is tested over HTTP, by package server.

@@ -13,7 +13,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/internal/decisionlog"
 )
 
 // ID is the id of record n of those that only the journal has, from 1.

@@ -27,8 +27,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/peer"
 
-	"policy-service/pdp/ledger"
-	"policy-service/pdp/ledger/etcd"
+	"policy-service/pdp/internal/ledger"
+	"policy-service/pdp/internal/ledger/etcd"
 	"policy-service/pdp/pdptest/judged"
 	"policy-service/pdp/pdptest/port"
 )

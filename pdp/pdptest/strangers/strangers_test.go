@@ -20,9 +20,9 @@ import (
 	"policy-service/pdp"
 	_ "policy-service/pdp/approval/webhook"
 	_ "policy-service/pdp/decisionlog/verify"
+	"policy-service/pdp/internal/server"
+	"policy-service/pdp/internal/server/auth"
 	"policy-service/pdp/pdptest"
-	"policy-service/pdp/server"
-	"policy-service/pdp/server/auth"
 	"policy-service/policies"
 )
 

@@ -1,0 +1,144 @@
+package gateway
+
+import (
+	"cmp"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"policy-service/evaluation"
+	"policy-service/pdp/internal/mcp"
+	"policy-service/pdp/internal/server"
+	"policy-service/pdp/internal/server/doctor"
+)
+
+// pdp looks whether the PDP answers, takes the gateway's key, and has the same time.
+func (x *exam) pdp() {
+	if e := x.told.PDP.Embedded; e != nil {
+		x.embedded(*e)
+		return
+	}
+	client, err := toServer(x.told.PDP.CAFile)
+	if err != nil {
+		x.Wrong("pdp", err)
+		return
+	}
+	text, _ := os.ReadFile(x.told.PDP.KeyFile) // start says why it cannot be read
+	key := strings.TrimSpace(string(text))
+	path := "/access/v1/evaluation"
+	if tenant := x.told.PDP.Tenant; tenant != evaluation.DefaultTenant {
+		path = "/tenants/" + tenant + path
+	}
+	// This asks nothing: an empty object is refused with 400, but only to a caller that may ask.
+	answer, _, err := x.send(client, http.MethodPost, x.base()+path, key, "{}")
+	if err != nil {
+		x.Bites("pdp", "see that it runs, and that pdp.url and pdp.ca_file are right", "every request will be refused: %s does not answer: %v", x.told.PDP.URL, withoutURL(err))
+		return
+	}
+	x.clock(answer.Header.Get("Date"))
+	switch answer.StatusCode {
+	case http.StatusBadRequest:
+		x.OK("pdp", "%s answers, and the gateway has the permission decide", x.told.PDP.URL)
+	case http.StatusUnauthorized:
+		x.Bites("pdp", makeKey, "every request will be refused: the PDP does not take the key of pdp.key_file")
+		return
+	case http.StatusForbidden:
+		x.Bites("pdp", makeKey, "the key of pdp.key_file has not the permission decide")
+	case http.StatusNotFound:
+		x.Bites("pdp", "see that pdp.url is the address of a PDP and pdp.tenant one of its tenants", "every request will be refused: %s has no tenant %s, or is no PDP", x.told.PDP.URL, x.told.PDP.Tenant)
+		return
+	default:
+		x.Bites("pdp", "see its log", "the PDP answers with status %d", answer.StatusCode)
+	}
+	x.addresses(client)
+	x.permissions(client, key)
+}
+
+// addresses looks whether the PDP calls itself as the gateway does. It names requests for approval by its own address, and
+// the gateway sends its key to no other one than pdp.url. A PDP that publishes no address may not know it.
+func (x *exam) addresses(client *http.Client) {
+	_, text, err := x.send(client, http.MethodGet, x.base()+"/.well-known/authzen-configuration", "", "")
+	var published struct {
+		Point string `json:"policy_decision_point"`
+	}
+	if err != nil || json.Unmarshal(text, &published) != nil || published.Point == "" {
+		return
+	}
+	if there, here := origin(published.Point), origin(x.told.PDP.URL); there != here {
+		x.Bites("people", "write the one of them as the other: pdp.url here, or public_url at the PDP",
+			"every call that people must approve will be refused: the PDP says that its address is %s, and pdp.url is %s", there, here)
+	}
+}
+
+// base is pdp.url without a slash at its end.
+func (x *exam) base() string { return strings.TrimSuffix(x.told.PDP.URL, "/") }
+
+// origin is the scheme, host and port of a URL; and the URL itself if it is none.
+func origin(address string) string {
+	u, err := url.Parse(address)
+	if err != nil || u.Host == "" {
+		return address
+	}
+	port := cmp.Or(u.Port(), map[string]string{"http": "80", "https": "443"}[u.Scheme])
+	return u.Scheme + "://" + net.JoinHostPort(strings.ToLower(u.Hostname()), port)
+}
+
+// permissions looks at the permissions of the gateway's key. A PDP of another make does not name them.
+func (x *exam) permissions(client *http.Client, key string) {
+	answer, text, err := x.send(client, http.MethodGet, x.base()+"/v1/me", key, "")
+	var me struct {
+		Permissions []string `json:"permissions"`
+	}
+	if err != nil || answer.StatusCode != http.StatusOK || json.Unmarshal(text, &me) != nil {
+		return
+	}
+	wanted := []string{"search", "request"}
+	if asksTheirClients(x.told) && len(x.told.Identity.Issuers) > 0 {
+		wanted = append(wanted, "relay")
+	}
+	for _, permission := range wanted {
+		if !slices.Contains(me.Permissions, permission) {
+			x.Bites("pdp", makeKey, "the key of pdp.key_file has not the permission %s", permission)
+		}
+	}
+}
+
+const makeKey = "make one: policy-service keys add --data DIR --name mcp-gateway --permission decide --permission search --permission request --permission relay"
+
+// mostSkew is how far two clocks may be apart before tokens and approvals end at other times than they say.
+const mostSkew = 10 * time.Second
+
+func (x *exam) clock(date string) {
+	at, err := http.ParseTime(date)
+	if skew := time.Since(at).Abs().Round(time.Second); err == nil && skew > mostSkew { // a PDP that does not say is passed over
+		x.Bites("clock", "have both machines set their clocks, by NTP or another way", "the clocks of this machine and of the PDP are %v apart", skew)
+	}
+}
+
+// embedded looks at the PDP in the process as the doctor of a server does.
+func (x *exam) embedded(e mcp.EmbeddedConfig) {
+	if e.Data == "" {
+		x.Bites("pdp", "write pdp.embedded.data, or --pdp-data DIR", "the PDP in this process keeps nothing: there is no decision log, and nobody is asked for an approval")
+	}
+	config := server.Config{Policies: e.Policies, Data: e.Data, Program: server.Program{InProcess: true}}
+	for _, f := range doctor.Examine(x.ctx, doctor.Patient{Policies: e.Policies, Config: config}) {
+		if f.Check != "configuration" && (e.Data != "" || f.Check != "data") {
+			x.Findings = append(x.Findings, f)
+		}
+	}
+}
+
+// toServer asks one server, and follows it nowhere.
+func toServer(caFile string) (*http.Client, error) {
+	transport, err := ToPDP(mcp.PDPConfig{CAFile: caFile})
+	if err != nil {
+		return nil, err
+	}
+	return &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}, nil
+}

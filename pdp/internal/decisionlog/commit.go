@@ -1,0 +1,336 @@
+package decisionlog
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"go.etcd.io/bbolt"
+	"golang.org/x/mod/sumdb/note"
+	"golang.org/x/mod/sumdb/tlog"
+
+	"policy-service/pdp/internal/decisionlog/journal"
+)
+
+// tail is the end of the log as the writer knows it: all that it needs to go on.
+type tail struct {
+	edge edge
+	time time.Time // of the last record or checkpoint
+	note []byte    // the last checkpoint
+	// journal is what may have records that the segment has not.
+	journal journaled
+	// keys is the number of the API keys that the newest record of them came with.
+	keys uint64
+	// doubt is why nothing says that the records behind the last checkpoint are the writer's, "" if something does.
+	doubt string
+
+	checkpointed   uint64 // its size
+	unsigned       int64  // bytes of the lines behind it
+	checkpointedAt time.Time
+	appended       time.Time
+}
+
+// order says what a transaction has to do.
+type order struct {
+	frames []*frame // of the journal, to be written first
+	calls  []*call
+	now    time.Time // of the calls and the checkpoint; zero is when they are written
+
+	checkpoint bool
+	journal    *journaled // what counts from now on
+	clean      bool       // the log is being closed
+	nextKey    *key       // to be signed in
+	begin      *segment
+}
+
+// empty reports whether there is nothing to do.
+func (o *order) empty() bool { return len(o.frames) == 0 && len(o.calls) == 0 && !o.checkpoint }
+
+// commits reports whether there is more to make durable than what the journal has.
+func (o *order) commits() bool { return len(o.calls) > 0 || o.checkpoint || o.clean }
+
+// all are the calls of frames, and those after them.
+func (o *order) all() (calls []*call) {
+	for _, one := range o.frames {
+		calls = append(calls, one.calls...)
+	}
+	return append(calls, o.calls...)
+}
+
+// transact writes frames and calls into the active segment, all or nothing, and returns
+// when they are durable. After an error they may be there or not:
+// the file must be closed and looked at.
+func (w *writer) transact(o order) error {
+	start, s, next := time.Now(), w.active, w.tail
+	next.edge = next.edge.clone()
+	if o.begin != nil {
+		s = o.begin
+		s.charged = newCharges()
+	}
+	calls := o.all()
+	commit := Commit{Calls: len(o.calls)}
+	err := guard(func() error {
+		tx, err := s.db.Begin(true)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = tx.Rollback() }() // nothing after a commit
+		if err := w.fill(tx, s, &next, o, &commit); err != nil {
+			return err
+		}
+		before, after := StepCommit, StepCommitted
+		if len(o.frames) > 0 {
+			before, after = StepFill, StepFilled
+		}
+		w.options.On.Step(before)
+		if err := tx.Commit(); err != nil {
+			return err
+		}
+		w.options.On.Step(after)
+		return s.db.View(func(tx *bbolt.Tx) error { s.size = tx.Size(); return nil })
+	})
+	if err != nil {
+		return fmt.Errorf("segment %s: %w", s.path, err)
+	}
+	for _, c := range calls {
+		for i := range c.entries {
+			w.told.index.Feed(c.first+uint64(i), c.entries[i].terms)
+		}
+	}
+	made := !bytes.Equal(next.note, w.tail.note)
+	w.tail = next
+	if o.begin != nil && w.active != nil {
+		w.accounts.seal(w.active.charged, next.time)
+		w.active.charged = nil
+	}
+	w.accounts.wrote(calls, contentOf(s.size, next.edge.size-s.first))
+	if o.begin == nil { // else the segment is not yet among those that are read
+		w.frames.filled(o.frames, func() { w.grow(next.edge.size) })
+	}
+	if commit.Took = time.Since(start); o.commits() {
+		w.options.On.Commit(commit)
+	}
+	if len(o.frames) > 0 {
+		w.options.On.Fill(commit.Took)
+	}
+	if made {
+		w.told.sign(next.note)
+		keepCheckpoint(w.reader.data, next.note)
+		w.options.On.Checkpoint(next.note)
+	}
+	return nil
+}
+
+// fill does the writing of a transaction.
+func (w *writer) fill(tx *bbolt.Tx, s *segment, next *tail, o order, commit *Commit) (err error) {
+	if o.begin != nil {
+		if err := beginSegment(tx, s, next.edge, w.key.public); err != nil {
+			return err
+		}
+	}
+	f := filling{newBuckets(tx), s, next, &Commit{}} // what the journal has was counted
+	for _, one := range o.frames {
+		for _, c := range one.calls {
+			if err := f.put(c, one.time); err != nil {
+				return err
+			}
+		}
+	}
+	f.commit = commit
+	now := func() time.Time {
+		if o.now.IsZero() {
+			return w.options.Now()
+		}
+		return o.now
+	}
+	for _, c := range o.calls {
+		if err := f.put(c, now()); err != nil { // read here: callers overtake each other on the way
+			return err
+		}
+	}
+	if n := len(o.frames); n > 0 {
+		next.journal.number = o.frames[n-1].number
+	}
+	if o.journal != nil {
+		next.journal = *o.journal
+	}
+	if len(o.frames) > 0 || o.journal != nil {
+		if err := next.journal.put(f.meta); err != nil {
+			return err
+		}
+	}
+	b := f.buckets
+	if (o.checkpoint || w.signs(next) || o.clean) && next.doubt == "" {
+		if err := errors.Join(w.checkpoint(b, next, now(), o.nextKey), s.charged.put(tx)); err != nil {
+			return err
+		}
+	}
+	if o.clean {
+		err = b.meta.Put([]byte(MetaClean), number(next.edge.size))
+	}
+	if next.keys > 0 && (o.begin != nil || next.keys != w.tail.keys) {
+		err = errors.Join(err, b.meta.Put([]byte(MetaKeys), number(next.keys)))
+	}
+	return errors.Join(err, w.putHead(b.meta, s, next, o))
+}
+
+// signs reports whether the tree is to be signed, because so much or so long ago was written that is not.
+func (w *writer) signs(t *tail) bool {
+	c := &w.options.Checkpoints
+	return t.edge.size-t.checkpointed >= uint64(c.Records) || t.unsigned >= c.Bytes || time.Since(t.checkpointedAt) >= c.Every
+}
+
+// filling is a transaction that is being filled.
+type filling struct {
+	buckets
+	segment *segment
+	next    *tail
+	commit  *Commit
+}
+
+func (f *filling) put(c *call, now time.Time) error {
+	c.first = f.next.edge.size
+	at, behind := f.next.at(now)
+	for i := range c.entries {
+		p := &c.entries[i]
+		p.finish(f.next.edge.size, at, behind)
+		f.next.keys = max(p.keys, f.next.keys) // the files of an older change may be back
+		if err := f.buckets.put(p, &f.next.edge); err != nil {
+			return err
+		}
+		f.commit.Bytes += len(p.line)
+		f.next.unsigned += int64(len(p.line))
+	}
+	f.segment.charged.add(c.payer, c.first, c.weight)
+	f.commit.Records += len(c.entries)
+	f.next.appended = time.Now()
+	return nil
+}
+
+// journaled names the journal that may have records which the log's segment has not, and the last frame that the
+// segment has. The zero value is none.
+type journaled struct {
+	id     journal.ID
+	number uint64
+	// aside is the time, in Unix nanoseconds, that the names of its files are to get. If it is set, the segment has
+	// what could be read of the journal.
+	aside int64
+}
+
+// put says it in a segment.
+func (j journaled) put(meta *bbolt.Bucket) error {
+	if j == (journaled{}) {
+		return errors.Join(
+			meta.Put([]byte(MetaFormat), strconv.AppendInt(nil, FormatVersion, 10)),
+			meta.Delete([]byte(MetaJournal)))
+	}
+	value := append(j.id[:], number(j.number)...)
+	if j.aside != 0 {
+		value = append(value, number(uint64(j.aside))...)
+	}
+	return errors.Join(
+		meta.Put([]byte(MetaFormat), strconv.AppendInt(nil, FormatJournaled, 10)),
+		meta.Put([]byte(MetaJournal), value))
+}
+
+// readJournaled reads what put wrote: the format of a segment, and its journal.
+func readJournaled(format, value []byte) (j journaled, err error) {
+	if string(format) != strconv.Itoa(FormatJournaled) {
+		return j, nil
+	}
+	n := len(j.id)
+	if len(value) != n+8 && len(value) != n+16 {
+		return j, fmt.Errorf("%w: it does not say which journal it has records in", ErrDamaged)
+	}
+	copy(j.id[:], value)
+	j.number, _ = readNumber(value[n : n+8])
+	if len(value) > n+8 {
+		at, _ := readNumber(value[n+8:])
+		j.aside = int64(at)
+	}
+	return j, nil
+}
+
+// at is the time of what is written now: never before what was written last.
+func (t *tail) at(now time.Time) (at time.Time, behind bool) {
+	if now = now.Round(0).UTC(); now.Before(t.time) {
+		return t.time, true
+	}
+	t.time = now
+	return now, false
+}
+
+// checkpoint signs the tree as it will be after this transaction.
+func (w *writer) checkpoint(b buckets, next *tail, now time.Time, nextKey *key) (err error) {
+	c := Checkpoint{Origin: w.key.Name(), Size: next.edge.size}
+	c.Time, _ = next.at(now)
+	if c.Root, err = next.edge.root(); err != nil {
+		return err
+	}
+	signers := []note.Signer{w.key.Signer}
+	if nextKey != nil {
+		c.NextKey = nextKey.public
+		signers = append(signers, nextKey.Signer)
+		if err := b.meta.Put([]byte(MetaKey), []byte(nextKey.public)); err != nil {
+			return err
+		}
+	}
+	if err := c.sign(signers...); err != nil {
+		return err
+	}
+	next.note, next.checkpointed, next.checkpointedAt, next.unsigned = c.Note, c.Size, time.Now(), 0
+	return b.checkpoints.Put(c.key(), c.Note)
+}
+
+// buckets are those of a segment that is written to. All but ids are written in
+// the order of their keys, so that their pages can be filled to the brim.
+type buckets struct {
+	meta, records, hashes, ids, checkpoints *bbolt.Bucket
+}
+
+func newBuckets(tx *bbolt.Tx) buckets {
+	b := buckets{
+		meta:        tx.Bucket([]byte(BucketMeta)),
+		records:     tx.Bucket([]byte(BucketRecords)),
+		hashes:      tx.Bucket([]byte(BucketHashes)),
+		ids:         tx.Bucket([]byte(BucketIDs)),
+		checkpoints: tx.Bucket([]byte(BucketCheckpoints)),
+	}
+	b.records.FillPercent, b.hashes.FillPercent, b.ids.FillPercent = 1, 1, 0.9
+	return b
+}
+
+func (b *buckets) put(p *prepared, e *edge) error {
+	key := number(e.size)
+	stored := e.add(make([]byte, 0, 2*tlog.HashSize), tlog.RecordHash(p.line)) // two on average
+	if err := b.records.Put(key, p.line); err != nil {
+		return err
+	}
+	if err := b.hashes.Put(key, stored); err != nil {
+		return err
+	}
+	if id := []byte(p.id); len(id) <= bbolt.MaxKeySize && b.ids.Get(id) == nil {
+		return b.ids.Put(id, key)
+	}
+	return nil
+}
+
+// beginSegment says in a new segment where in the log it stands.
+func beginSegment(tx *bbolt.Tx, s *segment, e edge, public string) error {
+	meta := tx.Bucket([]byte(BucketMeta))
+	for name, value := range map[string][]byte{
+		MetaFormat:  strconv.AppendInt(nil, FormatVersion, 10),
+		MetaSegment: number(s.number),
+		MetaFirst:   number(e.size),
+		MetaEdge:    joinHashes(e.hashes),
+		MetaKey:     []byte(public),
+	} {
+		if err := meta.Put([]byte(name), value); err != nil {
+			return err
+		}
+	}
+	s.first = e.size
+	return nil
+}

@@ -1,0 +1,147 @@
+package decisionlog
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"policy-service/pdp/internal/boltfile"
+	"policy-service/pdp/internal/decisionlog/journal"
+	"policy-service/pdp/internal/plainfile"
+)
+
+// A Copied file is open, and stays as it was at the moment of the copy: redaction and retention put other files in the
+// place of its name.
+type Copied struct {
+	*os.File
+	Name string // below the data directory, with slashes
+}
+
+// CloseAll closes files.
+func CloseAll(files []Copied) {
+	for _, f := range files {
+		_ = f.Close()
+	}
+}
+
+// Copy opens the files of a whole log: all that was answered before the call is in them, and the checkpoint covers all that
+// is. It seals the active segment, so the copy needs no journal. A redaction or a retention that is under way comes first.
+func (l *Log) Copy(ctx context.Context) (_ Checkpoint, files []Copied, err error) {
+	l.removals.Lock()
+	defer l.removals.Unlock()
+	defer func() {
+		if err != nil {
+			CloseAll(files)
+		}
+	}()
+	if err = l.removals.finishAll(ctx); err != nil {
+		return Checkpoint{}, nil, err
+	}
+	// Before the segment is sealed: a key that is signed in later is not in the copy.
+	if files, err = opened(files, l.data, PublicKeyFile); err != nil {
+		return Checkpoint{}, files, err
+	}
+	if err = l.Rotate(ctx); err != nil {
+		return Checkpoint{}, files, err
+	}
+	all := l.all()
+	sealed, end := all[:len(all)-1], all[len(all)-1].first
+	for _, s := range sealed {
+		if files, err = opened(files, l.data, path.Join(LogDir, filepath.Base(s.path))); err != nil {
+			return Checkpoint{}, files, err
+		}
+	}
+	if files, err = openedBundles(files, l.data); err != nil {
+		return Checkpoint{}, files, err
+	}
+	last, err := l.checkpointTo(end)
+	return last, files, err
+}
+
+// ErrUnfilled means that a crash left records in the journal alone. A copy would have them where no reader finds them: only
+// the log that goes on takes them out of the journal.
+var ErrUnfilled = errors.New("a crash left records in its journal alone; start the server once, and stop it")
+
+// CopyStopped is [Log.Copy] of a log that no process has open. The files are as they are, with the journal. No process
+// opens the log before release. It refuses a log with [ErrUnfilled] whose journal has records that no segment has.
+func CopyStopped(data string) (last Checkpoint, files []Copied, release func(), err error) {
+	if _, err = VerifierKeys(data); err != nil { // or the lock would be made where no log is
+		return last, nil, nil, err
+	}
+	lock, err := plainfile.OpenFile(filepath.Join(data, LockFile), os.O_CREATE|os.O_RDONLY, 0o600)
+	if err != nil {
+		return last, nil, nil, err
+	}
+	release = func() { _ = boltfile.Unlock(lock) }
+	if err = boltfile.Lock(lock, true, 0); errors.Is(err, boltfile.ErrLocked) {
+		err = ErrLocked
+	}
+	if err == nil {
+		last, files, err = copyStopped(data)
+	}
+	if err != nil {
+		CloseAll(files)
+		release()
+		return last, nil, nil, err
+	}
+	return last, files, release, nil
+}
+
+func copyStopped(data string) (last Checkpoint, files []Copied, err error) {
+	r, err := OpenReader(data)
+	if err != nil {
+		return last, nil, err
+	}
+	left := r.Unfilled()
+	last, err = r.LastCheckpoint()
+	if err = errors.Join(err, r.Close()); err == nil && left != nil {
+		err = ErrUnfilled
+	}
+	if err != nil {
+		return last, nil, err
+	}
+	names, journals := []string{PublicKeyFile}, journal.Paths("")
+	entries, err := os.ReadDir(filepath.Join(data, LogDir))
+	for _, entry := range entries {
+		name := entry.Name()
+		_, segment := segmentNumber(name)
+		_, _, next := isNext(name)
+		if segment || next || journals[0] == name || journals[1] == name {
+			names = append(names, path.Join(LogDir, name))
+		}
+	}
+	for _, name := range names {
+		if err == nil {
+			files, err = opened(files, data, name)
+		}
+	}
+	if err == nil {
+		files, err = openedBundles(files, data)
+	}
+	return last, files, err
+}
+
+func opened(files []Copied, data, name string) ([]Copied, error) {
+	f, err := plainfile.Open(filepath.Join(data, filepath.FromSlash(name)))
+	if err != nil {
+		return files, err
+	}
+	return append(files, Copied{f, name}), nil
+}
+
+func openedBundles(files []Copied, data string) ([]Copied, error) {
+	entries, err := os.ReadDir(bundlesDir(data))
+	if errors.Is(err, fs.ErrNotExist) {
+		return files, nil
+	}
+	for _, entry := range entries {
+		if err == nil && !strings.HasPrefix(entry.Name(), ".") {
+			files, err = opened(files, data, path.Join(BundlesDir, entry.Name()))
+		}
+	}
+	return files, err
+}

@@ -1,0 +1,156 @@
+package decisionlog_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"policy-service/pdp/internal/decisionlog"
+)
+
+// TestNoLogBeginsInThePlaceOfAnother: where anything of a log is left and its segments do not reach as far as it says, no
+// log is opened, and none begins; and [decisionlog.CheckKey] says so before.
+func TestNoLogBeginsInThePlaceOfAnother(t *testing.T) {
+	t.Parallel()
+	remove := func(names ...string) func(t *testing.T, data, older string) {
+		return func(t *testing.T, data, _ string) {
+			for _, name := range names {
+				if err := os.RemoveAll(filepath.Join(data, name)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	back := func(names ...string) func(t *testing.T, data, older string) {
+		return func(t *testing.T, data, older string) {
+			for _, name := range names {
+				content, err := os.ReadFile(filepath.Join(older, name))
+				if err = errors.Join(err, os.WriteFile(filepath.Join(data, name), content, 0o600)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	const segment, key, public, checkpoint = "log/00000001.db", decisionlog.KeyFile, decisionlog.PublicKeyFile, decisionlog.CheckpointFile
+	for name, c := range map[string]struct {
+		do    []func(t *testing.T, data, older string)
+		opens bool
+	}{
+		"as it was":                              {nil, true},
+		"no segment":                             {[]func(*testing.T, string, string){remove(segment)}, false},
+		"no log":                                 {[]func(*testing.T, string, string){remove("log")}, false},
+		"the private key alone":                  {[]func(*testing.T, string, string){remove("log", public, checkpoint)}, false},
+		"the public key alone":                   {[]func(*testing.T, string, string){remove("log", key, checkpoint)}, false},
+		"the checkpoint alone":                   {[]func(*testing.T, string, string){remove("log", key, public)}, false},
+		"nothing":                                {[]func(*testing.T, string, string){remove("log", key, public, checkpoint)}, true},
+		"an older segment":                       {[]func(*testing.T, string, string){back(segment)}, false},
+		"an older segment, and its checkpoint":   {[]func(*testing.T, string, string){back(segment, checkpoint)}, true}, // see [decisionlog.Witnessed]
+		"an older segment, and it was witnessed": {[]func(*testing.T, string, string){func(t *testing.T, data, _ string) { back(checkpoint)(t, data, data); witnessed(t, data) }, back(segment, checkpoint)}, false},
+		"no checkpoint, which a crash may cause": {[]func(*testing.T, string, string){remove(checkpoint)}, true},
+		"an empty one, which a power cut may":    {[]func(*testing.T, string, string){func(t *testing.T, data, _ string) { put(t, data, checkpoint, nil) }}, true},
+		"an older one":                           {[]func(*testing.T, string, string){back(checkpoint)}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			data := stopped(t)
+			older := filepath.Join(t.TempDir(), "older")
+			if err := os.CopyFS(older, os.DirFS(data)); err != nil {
+				t.Fatal(err)
+			}
+			appendTo(t, data)
+			for _, do := range c.do {
+				do(t, data, older)
+			}
+			said := decisionlog.CheckKey(data)
+			log, err := decisionlog.Open(data, decisionlog.Options{})
+			if err == nil {
+				err = log.Close()
+			}
+			if (err == nil) != c.opens || (said == nil) != c.opens || err != nil && !(errors.Is(err, decisionlog.ErrCut) && errors.Is(said, decisionlog.ErrCut)) {
+				t.Errorf("opened: %v; said before: %v", err, said)
+			}
+		})
+	}
+}
+
+func put(t *testing.T, data, name string, content []byte) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(data, name), content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// witnessed has the newest checkpoint as one that witnesses have cosigned.
+func witnessed(t *testing.T, data string) {
+	t.Helper()
+	signed, err := os.ReadFile(filepath.Join(data, decisionlog.CheckpointFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, data, decisionlog.WitnessedFile, signed)
+}
+
+func appendTo(t *testing.T, data string) {
+	t.Helper()
+	log, err := decisionlog.Open(data, decisionlog.Options{})
+	if err == nil {
+		err = log.Append(t.Context(), []decisionlog.Entry{{Kind: decisionlog.KindDecision, Tenant: "t", Decision: &decisionlog.Decision{}}})
+		err = errors.Join(err, log.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestNoByteOfACheckpointLocksOut: one that was altered counts as none.
+func TestNoByteOfACheckpointLocksOut(t *testing.T) {
+	t.Parallel()
+	data := stopped(t)
+	name := filepath.Join(data, decisionlog.CheckpointFile)
+	signed, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range signed {
+		altered := append([]byte{}, signed...)
+		altered[n] ^= 1
+		put(t, data, decisionlog.CheckpointFile, altered)
+		if err := decisionlog.CheckKey(data); err != nil {
+			t.Errorf("byte %d: %v", n, err)
+		}
+	}
+}
+
+// TestALogThatWasHardlyBegun: the first start of a process that ends at any step is no log that was cut.
+func TestALogThatWasHardlyBegun(t *testing.T) {
+	t.Parallel()
+	for _, at := range []string{decisionlog.StepPrepare, decisionlog.StepPrepared, decisionlog.StepCommit, decisionlog.StepCommitted} {
+		data, older := t.TempDir(), filepath.Join(t.TempDir(), "crashed")
+		var once error
+		copied := false
+		options := decisionlog.Options{On: decisionlog.Hooks{Step: func(step string) {
+			if step == at && !copied {
+				copied, once = true, os.CopyFS(older, os.DirFS(data))
+			}
+		}}}
+		log, err := decisionlog.Open(data, options)
+		if err = errors.Join(err, once); err == nil {
+			err = log.Close()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Lstat(filepath.Join(older, decisionlog.KeyFile)); err == nil {
+			t.Errorf("%s: the key has its name", at)
+		}
+		for n, name := range []string{decisionlog.NextKeyFile} {
+			if err := os.Chmod(filepath.Join(older, name), 0o600); err != nil {
+				t.Fatal(fmt.Sprint(n), err)
+			}
+		}
+		appendTo(t, older)
+		appendTo(t, older)
+	}
+}

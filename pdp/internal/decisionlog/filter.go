@@ -1,0 +1,284 @@
+package decisionlog
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json"
+
+	"policy-service/evaluation"
+	"policy-service/pdp/internal/decisionlog/index"
+)
+
+// Filter picks records. Everything that is set must hold; the zero Filter picks
+// all.
+type Filter struct {
+	// Tenants, where there is a list, are the tenants whose records the reader may see: others, and those of none, such
+	// as a start, are as if they were not there.
+	Tenants []string `json:"tenants,omitzero"`
+	// From is the first moment that counts, To the first that no longer does.
+	From time.Time `json:"from,omitzero"`
+	To   time.Time `json:"to,omitzero"`
+	// Tenant is the record's, Kind one of [KindDecision], [KindPossible], [KindSearch], [KindAdmin], ….
+	Tenant string `json:"tenant,omitzero"`
+	Kind   string `json:"kind,omitzero"`
+	// Decision is an answer, such as [Allow]; see [Recorded.Answer].
+	Decision string `json:"decision,omitzero"`
+	// Subject and Resource are an id, or "type/id".
+	Subject  string `json:"subject,omitzero"`
+	Resource string `json:"resource,omitzero"`
+	Action   string `json:"action,omitzero"`
+	// Policy is the id of a policy that made the decision, or that erred in it, or whose allow
+	// a reason made a deny of.
+	Policy string `json:"policy,omitzero"`
+	// Event is that of an administrative record.
+	Event string `json:"event,omitzero"`
+	// Of is the id of a decision, whose receipts are meant.
+	Of string `json:"of,omitzero"`
+	// Approval is the id of an approval request, of which the steps are meant and the
+	// decisions that went by it.
+	Approval string `json:"approval,omitzero"`
+	// Capability is the id of a capability. Its records are its steps, the decisions that granted it, and those on calls that
+	// showed it; and the same of all that were made from it.
+	Capability string `json:"capability,omitzero"`
+	// Text is a word, or a few, that stand in the record: see [Sieve].
+	Text string `json:"text,omitzero"`
+}
+
+// All reports whether every record passes.
+func (f Filter) All() bool {
+	return f.Tenants == nil && f.From.IsZero() && f.To.IsZero() &&
+		f.Tenant == "" && f.Kind == "" && f.Decision == "" && f.Subject == "" && f.Resource == "" && f.Action == "" && f.Policy == "" && f.Event == "" && f.Of == "" && f.Approval == "" && f.Capability == "" && f.Text == ""
+}
+
+// Check says what is wrong with a filter that no record could ever pass.
+func (f Filter) Check() error {
+	switch f.Decision {
+	case "", Allow, Waiting, Deny, Possible, Impossible:
+	default:
+		return fmt.Errorf("%q is no decision; ask for allow, waiting or deny", f.Decision)
+	}
+	if !f.From.IsZero() && !f.To.IsZero() && !f.From.Before(f.To) {
+		return fmt.Errorf("nothing is at or after %s and before %s; see to the order of the two", f.From.Format(time.RFC3339), f.To.Format(time.RFC3339))
+	}
+	return f.checkText()
+}
+
+// Matches reports whether a record line passes, by itself: its batch is not looked at. A line that is no record is an
+// error, never a record that does not match: it must not be passed over.
+func (f Filter) Matches(line []byte) (bool, error) {
+	s := f.sieve()
+	return s.Passes(line)
+}
+
+// Passes reports whether a record passes, but for Text: if it is that of a batch of questions, whether one of them does.
+func (f Filter) Passes(r *Recorded) bool {
+	if r.Items == nil {
+		return f.passes(r)
+	}
+	questions, err := r.Questions()
+	return err == nil && (f.passes(r) || slices.ContainsFunc(questions, func(q Recorded) bool { return f.passes(&q) }))
+}
+
+func (f Filter) passes(r *Recorded) bool {
+	return (f.From.IsZero() || !r.Time.Before(f.From)) &&
+		(f.To.IsZero() || r.Time.Before(f.To)) &&
+		(f.Tenants == nil || slices.Contains(f.Tenants, r.Tenant)) &&
+		(f.Tenant == "" || f.Tenant == r.Tenant) &&
+		(f.Kind == "" || f.Kind == r.Kind) &&
+		(f.Decision == "" || f.Decision == r.Answer()) &&
+		(f.Subject == "" || named(r.Names.Subject, f.Subject)) &&
+		(f.Resource == "" || named(r.Names.Resource, f.Resource)) &&
+		(f.Action == "" || f.Action == r.Names.Action.Name) &&
+		(f.Policy == "" || r.decidedBy(f.Policy)) &&
+		(f.Event == "" || f.Event == r.Event) &&
+		(f.Of == "" || r.Receipt().Decision == f.Of) &&
+		(f.Approval == "" || slices.Contains(r.Approvals(), f.Approval)) &&
+		(f.Capability == "" || slices.Contains(r.capabilities(), f.Capability))
+}
+
+func (r *Recorded) decidedBy(policy string) bool {
+	erred := func(e evaluation.PolicyError) bool { return e.Policy == policy }
+	return slices.Contains(r.Determining, policy) || slices.Contains(r.Overruled, policy) ||
+		slices.ContainsFunc(r.Errors, erred)
+}
+
+// Approvals are the ids of the approval requests that a record is a step of, or that its decision went by.
+func (r *Recorded) Approvals() (ids []string) {
+	for _, d := range r.Discharged {
+		ids = append(ids, d.Approval)
+	}
+	if id := r.stepOf().Approval; id != "" {
+		ids = append(ids, id)
+	}
+	return ids
+}
+
+// capabilities are the capability that a record is a step of, or that its decision granted, or was made by, if there is one,
+// and its ancestors.
+func (r *Recorded) capabilities() (ids []string) {
+	if c := r.Capability; c != nil {
+		return append([]string{c.ID}, c.Ancestors...)
+	}
+	of := r.stepOf()
+	return append([]string{of.Capability}, of.Ancestors...)
+}
+
+// stepOf is the approval request, and the capability, that a record is a step of.
+func (r *Recorded) stepOf() (of struct {
+	Approval   string   `json:"approval"`
+	Capability string   `json:"capability"`
+	Ancestors  []string `json:"ancestors"`
+}) {
+	if len(r.Details) > 0 && json.Unmarshal(r.Details, &of) != nil {
+		of.Approval, of.Capability, of.Ancestors = "", "", nil
+	}
+	return of
+}
+
+// named reports whether an entity is the one of an id, or of "type/id".
+func named(e evaluation.Ref, name string) bool {
+	return e.ID != "" && (name == e.ID || name == e.Type+"/"+e.ID)
+}
+
+// terms are lists of terms: a record that passes has at least one of each list. Lists that few records are in come
+// first. Without any list the index is of no help.
+func (f Filter) terms() (all [][]string) {
+	one := func(letter byte, value string) {
+		if value != "" {
+			all = append(all, []string{index.Term(letter, value)})
+		}
+	}
+	one(index.TermOf, f.Of)
+	one(index.TermApproval, f.Approval)
+	one(index.TermCapability, f.Capability)
+	for letter, name := range map[byte]string{index.TermSubject: f.Subject, index.TermResource: f.Resource} {
+		if name != "" {
+			all = append(all, entityTerms(letter, name))
+		}
+	}
+	one(index.TermPolicy, f.Policy)
+	one(index.TermAction, f.Action)
+	one(index.TermEvent, f.Event)
+	one(index.TermTenant, f.Tenant)
+	if f.Tenants != nil {
+		tenants := make([]string, len(f.Tenants))
+		for i, tenant := range f.Tenants {
+			tenants[i] = index.Term(index.TermTenant, tenant)
+		}
+		all = append(all, tenants)
+	}
+	one(index.TermDecision, f.Decision)
+	one(index.TermKind, f.Kind)
+	return all
+}
+
+// termsOf are the terms of a line.
+func termsOf(line []byte) index.Terms {
+	r, err := Parse(line)
+	if err != nil {
+		return index.Odd()
+	}
+	return r.terms(nil)
+}
+
+// terms are those of the record that an entry becomes. They are empty if only its line tells them: values from elsewhere
+// are read there, and so is text that is mended in it.
+func (e *Entry) terms(into index.Terms) index.Terms {
+	if e.Questions != nil {
+		return into
+	}
+	r := Recorded{Tenant: e.Tenant, Kind: e.Kind, Event: e.Event, Details: e.Details}
+	if q := e.Request; q != nil {
+		if q.Asked == nil && len(q.Subject)+len(q.Action)+len(q.Resource) > 0 {
+			return into
+		}
+		r.Names = e.names()
+	}
+	if d := e.Decision; d != nil {
+		r.Decision, r.Possible = &d.Allow, d.Possible.Bool()
+		r.Determining, r.Overruled, r.Errors, r.Discharged = d.Determining, d.Overruled, d.Errors, d.Discharged
+		r.Capability = d.Capability
+		for _, o := range d.Obligations {
+			r.Obligations = append(r.Obligations, RecordedObligation{ID: o.ID, Type: o.Type})
+		}
+	}
+	return r.terms(into)
+}
+
+// names are the ids and names that the record will have.
+func (e *Entry) names() (n RecordedNames) {
+	q := e.Request.Asked
+	if q == nil || e.Kind == KindBatch {
+		return n
+	}
+	searched := e.searched()
+	if searched != evaluation.SubjectSearch {
+		n.Subject.ID = q.Subject.ID
+	}
+	if searched != evaluation.ActionSearch {
+		n.Action.Name = q.Action.Name
+	}
+	if searched != evaluation.ResourceSearch {
+		n.Resource.ID = q.Resource.ID
+	}
+	return n
+}
+
+// terms adds all by which the index finds a record. It adds nothing if a value is not UTF-8, which no line has.
+func (r *Recorded) terms(into index.Terms) index.Terms {
+	valid, t := utf8.ValidString(r.Tenant), into.Add(index.TermTenant, r.Tenant) // also if it is of none
+	add := func(letter byte, value string) {
+		if value != "" {
+			valid, t = valid && utf8.ValidString(value), t.Add(letter, value)
+		}
+	}
+	add(index.TermKind, r.Kind)
+	add(index.TermEvent, r.Event)
+	add(index.TermDecision, r.Answer())
+	add(index.TermSubject, r.Names.Subject.ID)
+	add(index.TermResource, r.Names.Resource.ID)
+	add(index.TermAction, r.Names.Action.Name)
+	if r.Kind == KindReceipt {
+		add(index.TermOf, r.Receipt().Decision)
+	}
+	for _, id := range r.Approvals() {
+		add(index.TermApproval, id)
+	}
+	for _, id := range r.capabilities() {
+		add(index.TermCapability, id)
+	}
+	for _, policies := range [...][]string{r.Determining, r.Overruled} {
+		for _, policy := range policies {
+			add(index.TermPolicy, policy)
+		}
+	}
+	for _, e := range r.Errors {
+		add(index.TermPolicy, e.Policy)
+	}
+	if !valid {
+		return into
+	}
+	for _, item := range r.Items {
+		q, err := r.question(item)
+		if err != nil {
+			return into
+		}
+		t = q.terms(t)
+	}
+	return t
+}
+
+// entityTerms are those of an id, or "type/id": both may have slashes in them.
+func entityTerms(letter byte, name string) []string {
+	terms := []string{index.Term(letter, name)}
+	for rest, more := name, true; more; {
+		if _, rest, more = strings.Cut(rest, "/"); more && rest != "" {
+			terms = append(terms, index.Term(letter, rest))
+		}
+	}
+	return terms
+}

@@ -1,0 +1,480 @@
+package decisionlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"policy-service/pdp/internal/decisionlog/journal"
+)
+
+// frames gathers calls into frames of the journal, so that calls that come together share one sync.
+//
+// A frame is open while calls join it, then flying while it is written, then durable until the
+// segment is filled with it. That is also the order of the records. One frame flies at a time:
+// a bad frame before a good one is damage then, and not the end of a journal that was cut.
+//
+// A joining caller writes: the one whose call makes a frame whole writes it for all. A frame is whole
+// if as many have joined as lately waited together, so that a caller alone does not wait.
+type frames struct {
+	now    func() time.Time
+	answer func(calls []*call, err error)
+	wrote  func(Commit)
+	// wake wakes the writer: to fill, to make room, or to see to a failure.
+	wake chan struct{}
+
+	mu      sync.Mutex
+	journal *journal.Journal // nil if there is none to write to
+	failed  error            // why no call can join
+	closed  bool             // and none ever will
+	open    []*frame         // calls join the last one
+	held    bool             // no frame is to fly
+	flight  flight
+	backlog backlog
+	pace    pace
+	changed chan struct{} // closed when a frame has landed, or was filled
+	buffer  []byte        // of the frame that flies; its writer alone uses it
+}
+
+// flight is the frame that flies, and the reasons that keep it from landing.
+type flight struct {
+	frame   *frame // nil if none flies
+	stalled bool   // it waits for room
+	broken  error  // it cannot be written; the writer has to see to it
+}
+
+// over reports whether no frame flies, or one that only the writer can help.
+func (f *flight) over() bool { return f.frame == nil || f.stalled || f.broken != nil }
+
+// backlog has the frames that are durable and not filled.
+type backlog struct {
+	frames  []*frame
+	records int    // that they have
+	bytes   int64  // of their calls
+	landed  uint64 // how many frames there ever were
+	filled  uint64 // how many of them were filled
+	due     *time.Timer
+}
+
+// add puts frames behind the others.
+func (b *backlog) add(some ...*frame) {
+	for _, one := range some {
+		b.records, b.bytes = b.records+one.records, b.bytes+one.size
+	}
+	if len(b.frames) == 0 && len(some) > 0 {
+		b.due.Reset(fillEvery)
+	}
+	b.frames, b.landed = append(b.frames, some...), b.landed+uint64(len(some))
+}
+
+// remove takes away the first n frames, which are filled.
+func (b *backlog) remove(n int) {
+	for _, one := range b.frames[:n] {
+		b.records, b.bytes = b.records-one.records, b.bytes-one.size
+	}
+	b.frames, b.filled = append([]*frame(nil), b.frames[n:]...), b.filled+uint64(n) // the old array would keep the calls
+	b.due.Stop()
+	if len(b.frames) > 0 {
+		b.due.Reset(fillEvery)
+	}
+}
+
+// many reports whether more wait than should.
+func (b *backlog) many() bool { return b.records >= fillRecords || b.bytes >= fillBytes }
+
+// pace says how long an open frame waits for more calls.
+type pace struct {
+	peak    int         // how many calls lately waited together
+	late    *time.Timer // ends the patience of
+	awaited *frame
+}
+
+// waits reports whether a frame should wait for more calls, and sees that its wait ends.
+func (p *pace) waits(one *frame) bool {
+	patience := min(patienceMost, time.Duration(p.peak)*patienceEach) - time.Since(one.began)
+	if 10*len(one.calls) >= 9*p.peak || patience <= 0 {
+		return false
+	}
+	if p.awaited != one {
+		p.awaited = one
+		p.late.Reset(patience)
+	}
+	return true
+}
+
+// saw learns how many calls waited together.
+func (p *pace) saw(calls int) { p.peak = max(calls, p.peak-max(1, p.peak/16)) }
+
+// frame is made durable by one write of the journal.
+type frame struct {
+	number  uint64 // in the journal, once it is durable
+	time    time.Time
+	began   time.Time // when its first call joined
+	calls   []*call
+	size    int64
+	records int
+	done    chan struct{} // closed once err is its outcome
+	err     error
+}
+
+// add puts a call into a frame.
+func (f *frame) add(c *call) {
+	f.calls, f.size, f.records = append(f.calls, c), f.size+c.size, f.records+len(c.entries)
+}
+
+const (
+	// frameBytes is the size from which a frame takes no more calls. Calls of callBytes and more are
+	// no part of a frame: the writer puts them into the segment itself.
+	frameBytes = 128 << 10
+	callBytes  = 32 << 10
+	// fillEvery is how long a durable frame waits until the segment is filled with it, if no more than
+	// fillRecords or fillBytes wait, no file of the journal is full, and no reader waits.
+	fillEvery   = 200 * time.Millisecond
+	fillRecords = 4096
+	fillBytes   = 2 << 20 // half of a file of the journal, so that none is full by then
+	// An open frame waits for others patienceEach for each caller that lately waited, and no longer than patienceMost.
+	patienceEach = 120 * time.Microsecond
+	patienceMost = 8 * time.Millisecond
+)
+
+func newFrames(now func() time.Time, answer func([]*call, error), wrote func(Commit)) *frames {
+	f := &frames{now: now, answer: answer, wrote: wrote, wake: make(chan struct{}, 1), failed: errors.New("its journal is not open"), changed: make(chan struct{})}
+	f.pace.late, f.backlog.due = time.AfterFunc(time.Hour, f.patienceEnds), time.AfterFunc(time.Hour, f.wakeWriter)
+	f.pace.late.Stop()
+	f.backlog.due.Stop()
+	return f
+}
+
+// join puts a call into a frame, and returns when that is durable.
+func (f *frames) join(ctx context.Context, c *call) error {
+	f.mu.Lock()
+	if f.failed != nil {
+		err := f.failed
+		f.mu.Unlock()
+		if !errors.Is(err, ErrClosed) {
+			err = fmt.Errorf("%w: %w", ErrUnavailable, err)
+		}
+		f.answer([]*call{c}, err)
+		return err
+	}
+	n := len(f.open)
+	if n == 0 || f.open[n-1].size >= frameBytes {
+		f.open = append(f.open, &frame{began: time.Now(), done: make(chan struct{})})
+		n++
+	}
+	one := f.open[n-1]
+	one.add(c)
+	ready := f.seal()
+	f.mu.Unlock()
+	if ready != nil {
+		f.write(ready)
+	}
+	select {
+	case <-one.done:
+		return one.err
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", ErrUnavailable, ctx.Err())
+	}
+}
+
+// seal takes the next frame to write, if it is whole and may fly. Its caller has the lock, and writes it.
+func (f *frames) seal() *frame {
+	if f.held || f.flight.frame != nil || len(f.open) == 0 {
+		return nil
+	}
+	one := f.open[0]
+	if len(f.open) == 1 && !f.closed && f.pace.waits(one) {
+		return nil
+	}
+	one.time = f.now() // in the order of the frames, whatever time it is when they are written
+	f.open, f.flight.frame = slices.Delete(f.open, 0, 1), one
+	return one
+}
+
+// patienceEnds writes a frame for which some did not come.
+func (f *frames) patienceEnds() {
+	f.mu.Lock()
+	one := f.seal()
+	f.mu.Unlock()
+	if one != nil {
+		f.write(one)
+	}
+}
+
+// write makes the frame that flies durable, and answers its calls.
+func (f *frames) write(one *frame) {
+	f.buffer = f.buffer[:0]
+	for _, c := range one.calls {
+		f.buffer = c.journal(f.buffer, one.time)
+	}
+	number, err := f.journal.Write(f.buffer)
+	if err != nil {
+		f.mu.Lock()
+		if f.flight.stalled = errors.Is(err, journal.ErrFull); !f.flight.stalled {
+			f.flight.broken = err
+		}
+		f.change()
+		f.mu.Unlock()
+		f.wakeWriter() // it makes room, or answers once the operator knows
+		return
+	}
+	f.wrote(Commit{Records: one.records, Bytes: int(one.size), Calls: len(one.calls), Took: time.Since(one.began)})
+	f.mu.Lock()
+	one.number, f.flight.frame = number, nil
+	f.backlog.add(one)
+	many := f.backlog.many() || f.journal.Turned()
+	f.pace.saw(f.waiting() + len(one.calls))
+	next := f.seal()
+	f.change()
+	f.mu.Unlock()
+	f.land(one, nil)
+	if many {
+		f.wakeWriter()
+	}
+	if next != nil {
+		go f.write(next)
+	}
+}
+
+// land answers the calls of a frame.
+func (f *frames) land(one *frame, err error) {
+	f.answer(one.calls, err)
+	one.err = err
+	close(one.done)
+}
+
+// waiting is how many calls wait in open frames.
+func (f *frames) waiting() (n int) {
+	for _, one := range f.open {
+		n += len(one.calls)
+	}
+	return n
+}
+
+func (f *frames) wakeWriter() {
+	select {
+	case f.wake <- struct{}{}:
+	default:
+	}
+}
+
+// change wakes all that wait for a change. Its caller has the lock.
+func (f *frames) change() {
+	close(f.changed)
+	f.changed = make(chan struct{})
+}
+
+// landed is how many frames there ever were that are durable.
+func (f *frames) landed() uint64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.backlog.landed
+}
+
+// cut takes durable frames to fill the segment with, in order, as many as one transaction takes, and none that landed
+// after so many. now is the time of the calls written with them: not after that of any later frame.
+func (f *frames) cut(landed uint64) (some []*frame, now time.Time, more bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	records, bytes := 0, int64(0)
+	for i, one := range f.backlog.frames {
+		if more = f.backlog.filled+uint64(i) < landed; !more || records >= commitRecords || bytes >= commitBytes {
+			return some, one.time, more
+		}
+		some, records, bytes = append(some, one), records+one.records, bytes+one.size
+	}
+	if one := f.flight.frame; one != nil {
+		return some, one.time, false
+	}
+	return some, f.now(), false
+}
+
+// filled forgets the first durable frames, which the segment has, and makes room for others. Meanwhile grow has their
+// records read: there is no moment at which they count twice, or not at all. A frame that waits for room is written
+// again: it may have begun to wait after the last of them was filled, so some can be none.
+func (f *frames) filled(some []*frame, grow func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	grow()
+	if n := len(some); n > 0 {
+		f.backlog.remove(n)
+		f.change()
+		if f.journal != nil { // else the journal was read, and is not written to
+			f.journal.Filled(some[n-1].number)
+		}
+	}
+	if f.flight.stalled {
+		f.flight.stalled = false
+		go f.write(f.flight.frame)
+	}
+}
+
+// isBroken is the error of the frame that flies, if it cannot be written.
+func (f *frames) isBroken() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.flight.broken
+}
+
+// hold keeps frames from flying.
+func (f *frames) hold() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.held = true
+}
+
+// release lets them fly again.
+func (f *frames) release() {
+	f.mu.Lock()
+	f.held = false
+	one := f.seal()
+	f.mu.Unlock()
+	if one != nil {
+		go f.write(one)
+	}
+}
+
+// rest waits until no frame flies, unless it waits for the writer. It reports whether all is filled, and none is left
+// that may fly.
+func (f *frames) rest() bool {
+	for {
+		f.mu.Lock()
+		changed, flies, over := f.changed, f.flight.frame != nil, f.flight.over()
+		done := !flies && len(f.backlog.frames) == 0 && (f.held || len(f.open) == 0)
+		f.mu.Unlock()
+		if over {
+			return done
+		}
+		<-changed
+	}
+}
+
+// barrier returns when all that was durable when it was called is filled, or the log cannot be written.
+func (f *frames) barrier(ctx context.Context) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for until := f.backlog.landed; f.backlog.filled < until; f.mu.Lock() {
+		if f.failed != nil && f.journal == nil {
+			return fmt.Errorf("%w: %w", ErrUnavailable, f.failed)
+		}
+		changed := f.changed
+		f.mu.Unlock()
+		f.wakeWriter()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			f.mu.Lock()
+			return fmt.Errorf("%w: %w", ErrUnavailable, ctx.Err())
+		}
+	}
+	return nil
+}
+
+// resume has calls join again, and writes their frames into a journal.
+func (f *frames) resume(j *journal.Journal) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.journal, f.failed = j, nil
+	if f.closed {
+		f.failed = ErrClosed
+	}
+}
+
+// rekey authenticates all later frames with another key. It is an order: all is filled then.
+func (f *frames) rekey(key journal.Key) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.journal.Rekey(key)
+}
+
+// erase overwrites filled frames, when no frame flies and none is left to fill.
+func (f *frames) erase() error {
+	f.mu.Lock()
+	j := f.journal
+	f.mu.Unlock()
+	return j.Erase()
+}
+
+// refuse ends waiting calls with an error, and lets no call join until resume. Durable frames stay to be filled: the
+// journal that is closed here has it, too.
+func (f *frames) refuse(err error) {
+	f.mu.Lock()
+	if f.failed = err; f.closed {
+		f.failed = ErrClosed
+	}
+	for !f.flight.over() {
+		changed := f.changed
+		f.mu.Unlock()
+		<-changed
+		f.mu.Lock()
+	}
+	refused := f.open
+	if f.flight.frame != nil {
+		refused = slices.Insert(refused, 0, f.flight.frame)
+	}
+	j := f.journal
+	f.open, f.flight, f.journal = nil, flight{}, nil
+	f.change()
+	f.mu.Unlock()
+	if j != nil {
+		_ = j.Close() // nothing is written to it any more
+	}
+	for _, one := range refused {
+		f.land(one, fmt.Errorf("%w: %w", ErrUnavailable, err))
+	}
+}
+
+// end lets no call join any more. Those that have joined are written.
+func (f *frames) end() {
+	f.mu.Lock()
+	f.closed = true
+	if f.failed == nil {
+		f.failed = ErrClosed
+	}
+	f.mu.Unlock()
+}
+
+// recovered puts frames that were read from a journal in front of those to be filled.
+func (f *frames) recovered(some []*frame) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.backlog.add(some...)
+}
+
+// upTo are the frames to fill whose number is no higher.
+func (f *frames) upTo(number uint64) []*frame {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n := 0
+	for n < len(f.backlog.frames) && f.backlog.frames[n].number <= number {
+		n++
+	}
+	return f.backlog.frames[:n:n]
+}
+
+// standing counts the records that are durable and not filled, and how many calls wait to be durable. size is how many records are read.
+func (f *frames) standing(size func() uint64, s *Status) {
+	now := f.now()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s.Unfilled, s.Queued, s.Size = f.backlog.records, f.waiting(), size()+uint64(f.backlog.records)
+	if one := f.flight.frame; one != nil {
+		s.Queued += len(one.calls)
+	}
+	if len(f.backlog.frames) > 0 {
+		s.Behind = max(0, now.Sub(f.backlog.frames[0].time))
+	}
+}
+
+// journal appends a call to a frame of the journal.
+func (c *call) journal(b []byte, at time.Time) []byte {
+	j := journal.Call{Time: at, Payer: c.payer, Weight: c.weight, Records: make([]journal.Record, len(c.entries))}
+	for i := range c.entries {
+		p := &c.entries[i]
+		j.Records[i] = journal.Record{ID: p.id, Body: p.rest()}
+	}
+	return journal.AppendCall(b, &j)
+}

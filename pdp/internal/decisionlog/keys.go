@@ -1,0 +1,226 @@
+package decisionlog
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/hkdf"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/mod/sumdb/note"
+
+	"policy-service/pdp/internal/decisionlog/journal"
+	"policy-service/pdp/internal/plainfile"
+)
+
+// maxKeyFile bounds a file of keys; a rotation adds a hundred bytes.
+const maxKeyFile = 16 << 20
+
+// key is a private key, with its public half as log.pub writes it, and the keys of MACs that are made of it.
+type key struct {
+	note.Signer
+	private, public string
+	head            [sha256.Size]byte // of a segment: see [mark]
+	frames          journal.Key
+}
+
+func newKey(origin string) (key, error) {
+	private, _, err := note.GenerateKey(rand.Reader, origin)
+	if err != nil {
+		return key{}, fmt.Errorf("making a key for %q: %w", origin, err)
+	}
+	return parseKey(private)
+}
+
+// errNoKey has no cause, which would quote the key.
+var errNoKey = errors.New("no private key of a log")
+
+// The labels of the keys that are made of a private key.
+const (
+	headLabel   = "policy-service decision log: head of a segment"
+	framesLabel = "policy-service decision log: frames of the journal"
+)
+
+func parseKey(private string) (key, error) {
+	k := key{private: private}
+	var err error
+	if k.Signer, err = note.NewSigner(private); err != nil {
+		return key{}, errNoKey
+	}
+	parts := strings.SplitN(private, "+", 5)
+	seed, err := base64.StdEncoding.DecodeString(parts[len(parts)-1])
+	if err != nil || len(seed) != 1+ed25519.SeedSize {
+		return key{}, errNoKey
+	}
+	seed = seed[1:]
+	public := ed25519.NewKeyFromSeed(seed).Public().(ed25519.PublicKey)
+	k.public, err = note.NewEd25519VerifierKey(k.Name(), public)
+	head, err2 := hkdf.Key(sha256.New, seed, nil, headLabel, len(k.head))
+	frames, err3 := hkdf.Key(sha256.New, seed, nil, framesLabel, len(k.frames))
+	copy(k.head[:], head)
+	copy(k.frames[:], frames)
+	return k, errors.Join(err, err2, err3)
+}
+
+func randomOrigin() string {
+	var b [8]byte
+	_, _ = rand.Read(b[:])
+	return "policy-service/" + hex.EncodeToString(b[:])
+}
+
+// readKey reads a private key, unless strangers could have read it too.
+func readKey(name string) (key, error) {
+	content, err := plainfile.ReadPrivate(name, maxKeyFile)
+	if err != nil {
+		return key{}, err
+	}
+	k, err := parseKey(strings.TrimSpace(string(content)))
+	if err != nil {
+		return key{}, fmt.Errorf("%s is %w", name, err)
+	}
+	return k, nil
+}
+
+// openKey reads the key in force, which the log says, and gives it its name and its public half their places.
+func openKey(data, inForce string) (key, error) {
+	k, isNext, err := keyInForce(data, inForce)
+	name, next := filepath.Join(data, KeyFile), filepath.Join(data, NextKeyFile)
+	switch {
+	case err != nil:
+		return key{}, err
+	case isNext:
+		err = rename(next, name)
+	default:
+		_ = os.Remove(next) // a rotation that came to nothing
+	}
+	return k, errors.Join(err, publish(data, k.public))
+}
+
+// keyInForce reads the key in force. isNext says that it is still in the file of the next key, because a
+// crash came between the record of a new key and the renaming of its file.
+func keyInForce(data, inForce string) (k key, isNext bool, err error) {
+	name := filepath.Join(data, KeyFile)
+	k, err = readKey(name)
+	if err == nil && (k.public == inForce || inForce == "") {
+		return k, false, nil
+	}
+	if next, nextErr := readKey(filepath.Join(data, NextKeyFile)); nextErr == nil && next.public == inForce {
+		return next, true, nil
+	}
+	if err != nil {
+		return key{}, false, fmt.Errorf("the private key of the log: %w; restore it from a backup", err)
+	}
+	return key{}, false, fmt.Errorf("%s is another key than the log was signed with (%s); restore that one", name, inForce)
+}
+
+// publish adds a public key to log.pub if it is not there yet.
+func publish(data, public string) error {
+	keys, err := VerifierKeys(data)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if slices.Contains(keys, public) {
+		return nil
+	}
+	content := strings.Join(append(keys, public), "\n") + "\n"
+	return plainfile.Replace(filepath.Join(data, PublicKeyFile), []byte(content))
+}
+
+// VerifierKeys are the public keys of all times, oldest first. They are what
+// stands beside the log. To verify it, bring a key from elsewhere.
+func VerifierKeys(data string) ([]string, error) {
+	content, err := plainfile.Read(filepath.Join(data, PublicKeyFile), maxKeyFile)
+	return strings.Fields(string(content)), err
+}
+
+// CheckKey says why [Open] would refuse the private key in a data directory, and
+// touches nothing. That there is neither a log nor a key yet is no reason: Open makes both. It also says whether the log goes
+// on where it ended, unless a server is running.
+func CheckKey(data string) error {
+	r, err := OpenReader(data)
+	switch {
+	case err == nil:
+		err = errors.Join(r.goesOn(), r.Close())
+	case errors.Is(err, fs.ErrNotExist):
+		err = begun(data)
+	default:
+		err = nil // what is wrong with the log is no matter of keys
+	}
+	if err != nil {
+		return err
+	}
+	inForce, err := publicKeyInForce(data)
+	if err != nil {
+		return err
+	}
+	if _, _, err = keyInForce(data, inForce); errors.Is(err, fs.ErrNotExist) && inForce == "" {
+		return nil
+	}
+	return err
+}
+
+// publicKeyInForce is what the newest segment says, which counts for Open. If that
+// cannot be read, as beside a server, it is the newest of log.pub, and "" if there is neither.
+func publicKeyInForce(data string) (string, error) {
+	if r, err := OpenReader(data); err == nil {
+		all, partial := r.all(), r.Partial()
+		_ = r.Close()
+		if !partial && len(all) > 0 {
+			return all[len(all)-1].key, nil
+		}
+	}
+	keys, err := VerifierKeys(data)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil || len(keys) == 0 {
+		return "", err
+	}
+	return keys[len(keys)-1], nil
+}
+
+// RotateKey signs a new key in, and returns its public half. caller goes on record as the one who
+// asked for it, and may be "".
+func (l *Log) RotateKey(ctx context.Context, caller string) (public string, err error) {
+	err = l.writer.order(ctx, func() (err error) {
+		public, err = l.writer.rotateKey(caller)
+		return err
+	})
+	if err != nil {
+		return "", err // public is the writer's still
+	}
+	return public, nil
+}
+
+// rotateKey keeps the new key on disk before it is on record, and puts it in
+// force after: a crash in between is mended by openKey.
+func (w *writer) rotateKey(caller string) (string, error) {
+	next, err := newKey(w.key.Name())
+	if err != nil {
+		return "", err
+	}
+	name := filepath.Join(w.reader.data, NextKeyFile)
+	if err := plainfile.Replace(name, []byte(next.private+"\n")); err != nil {
+		return "", err
+	}
+	record := w.own(caller, EventKeyRotated, map[string]any{"old": w.key.public, "new": next.public})
+	if err := w.transact(order{calls: []*call{record}, checkpoint: true, nextKey: &next}); err != nil {
+		return "", w.fail(err)
+	}
+	w.key, w.active.key = next, next.public
+	w.frames.rekey(next.frames)
+	err = errors.Join(rename(name, filepath.Join(w.reader.data, KeyFile)), publish(w.reader.data, next.public))
+	if err != nil {
+		return "", fmt.Errorf("the new key is in force, but not yet in its file; it is put there at the next start: %w", err)
+	}
+	return next.public, nil
+}

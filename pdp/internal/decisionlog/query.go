@@ -1,0 +1,382 @@
+package decisionlog
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"policy-service/pdp/internal/decisionlog/index"
+)
+
+// Query asks for a page of records. A cursor stands between two records: at n
+// before record n. It means the same whatever was appended meanwhile.
+type Query struct {
+	Filter Filter
+	// Newest begins with the newest record and goes back.
+	Newest bool
+	// Cursor is where the page begins; [End] is after the newest record.
+	Cursor uint64
+	Limit  int
+	// Enough, if there is one, ends a page early, with More, once it reports true. It is asked between two parts.
+	Enough func() bool
+}
+
+// End is the cursor after the newest record, whichever that is.
+const End = uint64(math.MaxUint64)
+
+// Page holds the record lines of a page, in the order asked for.
+type Page struct {
+	Lines [][]byte
+	// Next is the cursor of the next page. Where there is no More, a page that goes
+	// from old to new begins there with what will be appended.
+	Next uint64
+	More bool
+	// Examined is how many records were looked at, those that do not pass too.
+	Examined int
+}
+
+// ErrNoSuchCursor is returned for a cursor beyond the end of the log: it belongs
+// to another log, or to one that was rolled back.
+var ErrNoSuchCursor = errors.New("the cursor is beyond the end of the log")
+
+// Query returns a page of the records that pass a filter, also those after the
+// newest checkpoint. Records without content never pass. It is exact: neither the
+// index, nor what is appended, redacted or dropped meanwhile, makes it skip or
+// repeat a record that stays.
+func (l *Log) Query(ctx context.Context, q Query) (Page, error) {
+	if err := q.Filter.Check(); err != nil {
+		return Page{}, err
+	}
+	if err := l.barrier(ctx); err != nil {
+		return Page{}, err
+	}
+	size := l.Size()
+	if q.Cursor == End {
+		q.Cursor = size
+	}
+	if q.Cursor > size {
+		return Page{}, fmt.Errorf("%w: it is %d, and there are %d records", ErrNoSuchCursor, q.Cursor, size)
+	}
+	p := pager{reader: l.Reader, index: l.index, query: q, sieve: l.Sieve(q.Filter), terms: q.Filter.terms()}
+	low, high, err := p.span(size)
+	if err != nil {
+		return Page{}, err
+	}
+	p.low, p.high = low, min(high, q.Cursor)
+	if !q.Newest {
+		p.low, p.high, p.page.Next = max(low, q.Cursor), high, size
+	}
+	err = p.run(ctx)
+	return p.page, err
+}
+
+// span is where the records of a time are: they are in the order of their times.
+func (p *pager) span(size uint64) (low, high uint64, err error) {
+	high = size
+	if !p.query.Filter.From.IsZero() {
+		low, err = p.notBefore(p.query.Filter.From, size)
+	}
+	if err == nil && !p.query.Filter.To.IsZero() {
+		high, err = p.notBefore(p.query.Filter.To, size)
+	}
+	return low, high, err
+}
+
+// notBefore is where the records begin that are not before a moment. Where the
+// records around it have no content any more it is the one after these: they pass
+// no filter anyway.
+func (p *pager) notBefore(moment time.Time, size uint64) (uint64, error) {
+	low, high := uint64(0), size
+	for low < high {
+		middle := low + (high-low)/2
+		at, found, err := p.firstFrom(middle, high)
+		if err != nil {
+			return 0, err
+		}
+		if found == high || !at.Before(moment) {
+			high = middle
+		} else {
+			low = found + 1
+		}
+	}
+	return low, nil
+}
+
+// firstFrom is the first record of a span that has content, and its time; where
+// there is none it is the end of the span.
+func (p *pager) firstFrom(from, to uint64) (at time.Time, sequence uint64, err error) {
+	for from < to {
+		s, err := p.reader.find(from)
+		if err != nil {
+			if errors.Is(err, ErrGone) { // its segment was moved away
+				from = p.reader.all()[0].first
+				continue
+			}
+			return at, 0, err
+		}
+		some, err := p.reader.lines(s, from, to, false, 1)
+		if err != nil {
+			return at, 0, err
+		}
+		if len(some) > 0 {
+			at, ok := timeOf(some[0].Line)
+			if !ok {
+				err = fmt.Errorf("record %d: %w: it has no time", some[0].Sequence, ErrDamaged)
+			}
+			return at, some[0].Sequence, err
+		}
+		from = p.reader.endOf(s)
+	}
+	return at, to, nil
+}
+
+// endOf is where a segment ends, and where the next begins.
+func (r *Reader) endOf(s *segment) uint64 {
+	all := r.all()
+	if i := slices.Index(all, s); i >= 0 && i+1 < len(all) {
+		return all[i+1].first
+	}
+	return r.Size()
+}
+
+// pager fills a page.
+type pager struct {
+	reader    *Reader
+	index     *index.Index
+	query     Query
+	sieve     *Sieve
+	terms     [][]string // what the index can be asked for
+	low, high uint64     // what is still to be looked at
+	page      Page
+}
+
+// run fills the page. low and high are moved as records are looked at, so that a page which has no more time ends there.
+func (p *pager) run(ctx context.Context) error {
+	for p.low < p.high && !p.page.More {
+		at := p.low
+		if p.query.Newest {
+			at = p.high - 1
+		}
+		s, err := p.reader.find(at)
+		if errors.Is(err, ErrGone) { // nothing is left of it, nor of any before
+			if p.low = p.reader.all()[0].first; p.query.Newest {
+				return nil
+			}
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		low, high := max(p.low, s.first), min(p.high, p.reader.endOf(s))
+		if err := p.segment(ctx, s, low, high); err != nil {
+			return err
+		}
+		if p.query.Newest {
+			p.high = low
+		} else {
+			p.low = high
+		}
+	}
+	return nil
+}
+
+// segment takes what passes of the records of one segment in a span: where the
+// index reaches of those that it names, and otherwise of all.
+func (p *pager) segment(ctx context.Context, s *segment, low, high uint64) error {
+	if len(p.terms) == 0 {
+		return p.all(ctx, s, low, high)
+	}
+	list, upTo := p.index.Candidates(index.Segment{Number: s.number, First: s.first, End: p.reader.endOf(s)}, p.terms)
+	first := func() error { return p.named(ctx, s, between(list, s.first, low, high)) }
+	then := func() error { return p.all(ctx, s, max(low, upTo), high) }
+	if p.query.Newest {
+		first, then = then, first
+	}
+	if err := first(); err != nil {
+		return err
+	}
+	return then()
+}
+
+// between is the part of a list that is in a span.
+func between(list []uint32, first, low, high uint64) []uint64 {
+	from, _ := slices.BinarySearch(list, uint32(low-first))
+	to, _ := slices.BinarySearch(list, uint32(high-first))
+	out := make([]uint64, 0, to-from)
+	for _, n := range list[from:to] {
+		out = append(out, first+uint64(n))
+	}
+	return out
+}
+
+// named takes what passes of some records.
+func (p *pager) named(ctx context.Context, s *segment, sequences []uint64) error {
+	if p.query.Newest {
+		slices.Reverse(sequences)
+	}
+	for len(sequences) > 0 && !p.page.More {
+		if paused, err := p.pause(ctx); paused || err != nil {
+			return err
+		}
+		n := min(len(sequences), max(16, p.query.Limit+1-len(p.page.Lines)), readRecords)
+		some, err := p.reader.pick(s, sequences[:n])
+		if err == nil {
+			err = p.take(some)
+		}
+		if err != nil {
+			return err
+		}
+		p.looked(sequences[n-1])
+		sequences = sequences[n:]
+	}
+	return nil
+}
+
+// looked moves the bounds past a record.
+func (p *pager) looked(sequence uint64) {
+	if p.query.Newest {
+		p.high = sequence
+	} else {
+		p.low = sequence + 1
+	}
+}
+
+// pause ends the page where it is if there is no more time for it. It has got on by then, if only by a part.
+func (p *pager) pause(ctx context.Context) (bool, error) {
+	err := mayGoOn(ctx)
+	late := errors.Is(err, context.DeadlineExceeded) || err == nil && p.query.Enough != nil && p.query.Enough()
+	if !late || p.page.Examined == 0 {
+		return false, err
+	}
+	if p.page.More, p.page.Next = true, p.low; p.query.Newest {
+		p.page.Next = p.high
+	}
+	return true, nil
+}
+
+// all takes what passes of all records in a span.
+func (p *pager) all(ctx context.Context, s *segment, low, high uint64) error {
+	for low < high && !p.page.More {
+		if paused, err := p.pause(ctx); paused || err != nil {
+			return err
+		}
+		some, err := p.reader.lines(s, low, high, p.query.Newest, readRecords)
+		if err == nil {
+			err = p.take(some)
+		}
+		if err != nil || len(some) == 0 {
+			return err
+		}
+		last := some[len(some)-1].Sequence
+		if p.looked(last); p.query.Newest {
+			high = last
+		} else {
+			low = last + 1
+		}
+	}
+	return nil
+}
+
+// take adds those records that pass, or ends the page before one of them.
+func (p *pager) take(some []Record) error {
+	for _, r := range some {
+		p.page.Examined++
+		passes, err := p.sieve.Passes(r.Line)
+		switch {
+		case err != nil:
+			return fmt.Errorf("record %d: %w", r.Sequence, err)
+		case !passes:
+		case len(p.page.Lines) < p.query.Limit:
+			p.page.Lines = append(p.page.Lines, r.Line)
+		default:
+			if p.page.More, p.page.Next = true, r.Sequence; p.query.Newest {
+				p.page.Next++
+			}
+			return nil
+		}
+	}
+	return nil
+}
+
+// before puts a cursor on the last record before a sequence, to go back from there.
+func before(c *bbolt.Cursor, sequence uint64) (k, line []byte, step func() (k, v []byte)) {
+	if k, _ = c.Seek(number(sequence)); k == nil {
+		k, line = c.Last()
+	} else {
+		k, line = c.Prev()
+	}
+	return k, line, c.Prev
+}
+
+// pick reads those of some records of a segment that have content.
+func (r *Reader) pick(s *segment, sequences []uint64) (out []Record, err error) {
+	err = r.view(s, func(tx *bbolt.Tx) error {
+		out = nil
+		b := tx.Bucket([]byte(BucketRecords))
+		for _, n := range sequences {
+			if text := b.Get(number(n)); text != nil {
+				out = append(out, Record{Sequence: n, Line: bytes.Clone(text)})
+			}
+		}
+		return nil
+	})
+	return out, err
+}
+
+// lines reads records with content of one segment in a span, the first ones or the
+// last ones, a few of them. None means that there are none.
+func (r *Reader) lines(s *segment, low, high uint64, newest bool, limit int) (out []Record, err error) {
+	err = r.view(s, func(tx *bbolt.Tx) error {
+		out = nil
+		c := tx.Bucket([]byte(BucketRecords)).Cursor()
+		k, text := c.Seek(number(low))
+		step := c.Next
+		if newest {
+			k, text, step = before(c, high)
+		}
+		for size := 0; k != nil && len(out) < limit && size < readBytes; k, text = step() {
+			sequence, ok := readNumber(k)
+			if !ok || sequence < low || sequence >= high {
+				break
+			}
+			out, size = append(out, Record{Sequence: sequence, Line: bytes.Clone(text)}), size+len(text)
+		}
+		return nil
+	})
+	return out, err
+}
+
+// Layout implements [index.Source].
+func (r *Reader) Layout() []index.Segment {
+	size := r.Size() // before the segments: they are added before it grows
+	all := r.all()
+	list := make([]index.Segment, len(all))
+	for i, s := range all {
+		end := max(size, s.first)
+		if i+1 < len(all) {
+			end = all[i+1].first
+		}
+		list[i] = index.Segment{Number: s.number, First: s.first, End: end}
+	}
+	return list
+}
+
+// Terms implements [index.Source].
+func (r *Reader) Terms(from, to uint64) ([]index.Record, error) {
+	s, err := r.find(from)
+	if err != nil {
+		return nil, err
+	}
+	some, err := r.lines(s, from, to, false, readRecords)
+	out := make([]index.Record, len(some))
+	for i, l := range some {
+		out[i] = index.Record{Sequence: l.Sequence, Terms: termsOf(l.Line)}
+	}
+	return out, err
+}

@@ -1,0 +1,306 @@
+package decisionlog
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"policy-service/pdp/internal/boltfile"
+	"policy-service/pdp/internal/boltfile/pages"
+	"policy-service/pdp/internal/decisionlog/journal"
+	"policy-service/pdp/internal/plainfile"
+)
+
+// Reader reads a log. It is safe for concurrent use, and a [tlog.HashReader].
+type Reader struct {
+	data    string
+	partial atomic.Bool
+	size    atomic.Uint64
+
+	mu       sync.RWMutex
+	segments []*segment // those with records, in order
+	// unfilled gets what only the journal has. It is nil if nobody asks.
+	unfilled *Unfilled
+
+	opening sync.Mutex // of sealed ones; taken before a segment's own
+}
+
+// keptOpen is how many sealed segments stay open after they were read.
+const keptOpen = 8
+
+// readerWait is how long a reader waits for a segment somebody else is opening.
+const readerWait = 100 * time.Millisecond
+
+// OpenReader opens the log in a data directory to read it. While another
+// process writes to it, what is in its active segment is not to be had: then
+// [Reader.Size] is where that begins, and Partial is true.
+func OpenReader(data string) (*Reader, error) {
+	r := &Reader{data: data, unfilled: &Unfilled{}}
+	if err := r.scan(); err != nil {
+		_ = r.Close()
+		return nil, err
+	}
+	return r, nil
+}
+
+// scan finds the segments.
+func (r *Reader) scan() error {
+	entries, err := os.ReadDir(filepath.Join(r.data, LogDir))
+	if err != nil {
+		return fmt.Errorf("reading the log: %w", err)
+	}
+	partial := false
+	var found []*segment
+	var size uint64
+	for _, e := range entries { // in the order of their names, which is that of their numbers
+		n, ok := segmentNumber(e.Name())
+		if !ok {
+			continue
+		}
+		s := &segment{number: n, path: segmentPath(r.data, n)}
+		end, err := r.look(s)
+		if errors.Is(err, ErrLocked) {
+			partial = true
+			break // it is the writer's, and so is what stands after it
+		}
+		if err != nil {
+			return err
+		}
+		if end == 0 { // prepared ahead; it must be the last
+			continue
+		}
+		if err := follows(found, size, s); err != nil {
+			return err
+		}
+		found, size = append(found, s), end
+	}
+	r.partial.Store(partial)
+	r.mu.Lock()
+	r.segments = found
+	r.mu.Unlock()
+	r.size.Store(size)
+	return nil
+}
+
+// follows says whether s stands where it should. The lowest may be missing:
+// they can be moved to an archive.
+func follows(found []*segment, size uint64, s *segment) error {
+	if len(found) == 0 {
+		return nil
+	}
+	if last := found[len(found)-1]; s.number != last.number+1 || s.first != size {
+		return fmt.Errorf("%w: segment %d begins with record %d, the one before it is %d and ends before %d",
+			ErrDamaged, s.number, s.first, last.number, size)
+	}
+	return nil
+}
+
+// look opens a segment for a moment.
+func (r *Reader) look(s *segment) (end uint64, err error) {
+	err = boltfile.Look(s.path, ErrDamaged, readerWait, func(f *pages.File) (err error) {
+		if end, err = s.readMeta(f); err == nil && end > 0 && r.unfilled != nil { // while no server can start
+			err = r.unfilled.look(r.data, s)
+		}
+		return err
+	})
+	return end, inFile(err, s.path)
+}
+
+// Unfilled is what only the journal of a log has, because a crash left it there: answered, and in no segment. The next
+// start of the server puts it on record, if nothing is damaged.
+type Unfilled struct {
+	Records uint64 `json:"records"`          // that can be read
+	Damage  string `json:"damage,omitempty"` // what is damaged; then more records may be lost, and no server starts
+}
+
+// look asks the journal of a segment. Without the private key it does not say who wrote the frames.
+func (u *Unfilled) look(data string, s *segment) error {
+	on := s.journal
+	if *u = (Unfilled{}); on == (journaled{}) || on.aside != 0 {
+		return nil
+	}
+	var key *journal.Key
+	if k, _, err := keyInForce(data, s.key); err == nil {
+		key = &k.frames
+	}
+	read, err := journal.Read(filepath.Join(data, LogDir), on.id, on.number, key)
+	if damage := (*journal.Damage)(nil); errors.As(err, &damage) {
+		u.Damage = damage.Error()
+	} else if err != nil {
+		return err
+	}
+	u.Records = journal.Records(read)
+	return nil
+}
+
+// Unfilled is what only the journal has. It is nil if there is no such thing, or nobody can tell, because a server is
+// running.
+func (r *Reader) Unfilled() *Unfilled {
+	if r.Partial() || r.unfilled == nil || *r.unfilled == (Unfilled{}) {
+		return nil
+	}
+	return r.unfilled
+}
+
+// open opens a sealed segment. Once one was looked through it is not again, as long as it
+// is the same file.
+func (r *Reader) open(s *segment) error {
+	use, info := boltfile.ToRead, s.sound
+	if named, err := os.Stat(s.path); err == nil && unchanged(named, s.sound) {
+		use = boltfile.ToReadAgain
+	}
+	db, err := openFile(s.path, use, bbolt.Options{
+		Timeout: readerWait,
+		OpenFile: func(name string, flag int, mode os.FileMode) (*os.File, error) {
+			f, err := plainfile.OpenFile(name, flag, mode)
+			if err == nil && use == boltfile.ToRead { // the name may have become another file's
+				info, _ = f.Stat()
+			}
+			return f, err
+		},
+	})
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.db, s.sound = db, info
+	return nil
+}
+
+// unchanged reports whether both are of one file, and it was not written to between them.
+func unchanged(a, b os.FileInfo) bool {
+	return a != nil && b != nil && os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
+}
+
+// view reads a segment, and opens it where it is not open.
+func (r *Reader) view(s *segment, f func(*bbolt.Tx) error) error {
+	for {
+		if err := r.ready(s); err != nil {
+			return err
+		}
+		if err := s.view(f); err != errClosed { // another reader needed its place meanwhile
+			return err
+		}
+	}
+}
+
+// ready opens a sealed segment, and closes the one that was not read for longest.
+func (r *Reader) ready(s *segment) error {
+	r.opening.Lock()
+	defer r.opening.Unlock()
+	s.mu.RLock()
+	open, active := s.db != nil, s.active
+	s.mu.RUnlock()
+	s.used = time.Now()
+	if open || active {
+		return nil
+	}
+	var oldest *segment
+	n := 0
+	for _, other := range r.all() {
+		other.mu.RLock()
+		if other.db != nil && !other.active {
+			if n++; oldest == nil || other.used.Before(oldest.used) {
+				oldest = other
+			}
+		}
+		other.mu.RUnlock()
+	}
+	if n >= keptOpen {
+		_ = oldest.close()
+	}
+	return r.open(s)
+}
+
+func (r *Reader) all() []*segment {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.segments // replaced as a whole, never written to
+}
+
+// add makes a new segment visible.
+func (r *Reader) add(s *segment) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.segments = append(slices.Clone(r.segments), s)
+}
+
+// find is the segment that holds a sequence.
+func (r *Reader) find(sequence uint64) (*segment, error) {
+	s, _, err := r.findSpan(sequence)
+	return s, err
+}
+
+// findSpan is the segment that holds a sequence, and the sequence before which it ends now.
+func (r *Reader) findSpan(sequence uint64) (s *segment, end uint64, err error) {
+	size := r.size.Load() // before the segments: they are added before it grows
+	all := r.all()
+	i, exact := slices.BinarySearchFunc(all, sequence, func(s *segment, n uint64) int { return cmp.Compare(s.first, n) })
+	switch {
+	case sequence >= size:
+		return nil, 0, fmt.Errorf("record %d: %w", sequence, ErrNotFound)
+	case exact:
+		i++
+	case i == 0:
+		return nil, 0, fmt.Errorf("record %d: %w: its segment is not here", sequence, ErrGone)
+	}
+	if end = size; i < len(all) {
+		end = min(end, all[i].first)
+	}
+	return all[i-1], end, nil
+}
+
+// Size is the number of records: their sequences are below it.
+func (r *Reader) Size() uint64 { return r.size.Load() }
+
+// Partial says whether another process holds the active segment.
+func (r *Reader) Partial() bool { return r.partial.Load() }
+
+// Close closes what is open.
+func (r *Reader) Close() (err error) {
+	r.opening.Lock()
+	defer r.opening.Unlock()
+	for _, s := range r.all() {
+		err = errors.Join(err, s.close())
+	}
+	return err
+}
+
+// Segment is a segment as a reader sees it.
+type Segment struct {
+	Number  uint64
+	Path    string
+	First   uint64
+	Records uint64
+	Size    int64 // of the file
+	Sealed  bool
+}
+
+// Segments lists the segments in order.
+func (r *Reader) Segments() []Segment {
+	all, end := r.all(), r.Size()
+	list := make([]Segment, len(all))
+	for i, s := range slices.Backward(all) {
+		list[i] = Segment{
+			Number:  s.number,
+			Path:    s.path,
+			First:   s.first,
+			Records: end - s.first,
+			Sealed:  i < len(all)-1 || r.partial.Load(),
+		}
+		if info, err := os.Stat(s.path); err == nil {
+			list[i].Size = info.Size()
+		}
+		end = s.first
+	}
+	return list
+}

@@ -1,0 +1,81 @@
+package recorder
+
+import (
+	"slices"
+
+	"policy-service/evaluation"
+	"policy-service/pdp"
+	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/mask"
+)
+
+// asksPossible reports whether a record is of a question with unknown places.
+func asksPossible(record *pdp.Record) bool { return record.Decision.Possible != evaluation.Decided }
+
+// possibleEntry is the entry of the questions of a batch with unknown places, before any is in it. There are so many.
+func possibleEntry(records []pdp.Record, possible int, shared *evaluation.Request, masked *mask.Masking) decisionlog.Entry {
+	first := slices.IndexFunc(records, func(r pdp.Record) bool { return asksPossible(&r) })
+	if first < 0 {
+		return decisionlog.Entry{}
+	}
+	one := &records[first]
+	e := newEntry(one, decisionlog.PossibleID(one.Item.Batch, possible == len(records)), decisionlog.KindPossible)
+	e.Request = sharedRequest(shared, masked)
+	all := &decisionlog.Questions{Bundle: one.Bundle}
+	all.Same.Subject, all.Same.Action, all.Same.Resource = true, true, true
+	for n := range records {
+		if of, q := &one.Call.Request, &records[n].Call.Request; asksPossible(&records[n]) {
+			all.Same.Subject = all.Same.Subject && q.Subject.Type == of.Subject.Type && q.Subject.ID == of.Subject.ID
+			all.Same.Action = all.Same.Action && q.Action.Name == of.Action.Name
+			all.Same.Resource = all.Same.Resource && q.Resource.Type == of.Resource.Type && q.Resource.ID == of.Resource.ID
+		}
+	}
+	asked := *e.Request.Asked
+	if all.Same.Subject {
+		asked.Subject.Type, asked.Subject.ID = one.Call.Request.Subject.Type, one.Call.Request.Subject.ID
+	}
+	if all.Same.Action {
+		asked.Action.Name = one.Call.Request.Action.Name
+	}
+	if all.Same.Resource {
+		asked.Resource.Type, asked.Resource.ID = one.Call.Request.Resource.Type, one.Call.Request.Resource.ID
+	}
+	e.Request.Asked, e.Questions = &asked, all
+	return e
+}
+
+// questionOf is one of the questions, with its own parts masked.
+func questionOf(n int, record *pdp.Record, own *mask.Masking) decisionlog.Question {
+	q := decisionlog.Question{N: n, Request: requestOf(own), Inherits: record.Item.Inherits.Members(), Decision: decisionOf(&record.Decision, own)}
+	q.Decision.Bundle = "" // that of all
+	return q
+}
+
+// foldUnknown moves the places that were unknown to the entry, if all questions have the same.
+func foldUnknown(e *decisionlog.Entry) {
+	all := e.Questions.All
+	first := all[0].Request.Unknown
+	for n := range all {
+		if !slices.Equal(all[n].Request.Unknown, first) {
+			return
+		}
+	}
+	for n := range all {
+		all[n].Request.Unknown = nil
+	}
+	e.Request.Unknown = first
+}
+
+// withoutRoom is the entry of a question that is longer than a record of kind possible may be: as of a batch of one.
+func withoutRoom(e decisionlog.Entry) decisionlog.Entry {
+	q := decisionlog.Question{Request: e.Request, Decision: e.Decision}
+	all := &decisionlog.Questions{Bundle: e.Decision.Bundle, All: []decisionlog.Question{q}}
+	all.Same.Subject, all.Same.Action, all.Same.Resource = true, true, true
+	asked := *e.Request.Asked
+	asked.Subject.Properties, asked.Action.Properties, asked.Resource.Properties = evaluation.Object{}, evaluation.Object{}, evaluation.Object{}
+	asked.Context = evaluation.Object{}
+	q.Decision.Bundle = ""
+	e.Request, e.Decision, e.Questions = &decisionlog.Request{Asked: &asked}, nil, all
+	foldUnknown(&e)
+	return e
+}

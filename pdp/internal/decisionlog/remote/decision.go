@@ -1,0 +1,121 @@
+package remote
+
+import (
+	"context"
+	"net/url"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/httpclient"
+)
+
+// The types of answers, and the kinds of records that readers tell apart.
+type (
+	Recorded   = decisionlog.Recorded
+	Explained  = decisionlog.Explained
+	Checkpoint = decisionlog.Checkpoint
+	Part       = decisionlog.Part
+)
+
+// The kinds.
+const (
+	KindDecision   = decisionlog.KindDecision
+	KindPossible   = decisionlog.KindPossible
+	KindSearch     = decisionlog.KindSearch
+	KindApproval   = decisionlog.KindApproval
+	KindCapability = decisionlog.KindCapability
+	KindReceipt    = decisionlog.KindReceipt
+	KindAdmin      = decisionlog.KindAdmin
+)
+
+// The parts that a policy can have in a decision.
+const (
+	Determining = decisionlog.Determining
+	Overruled   = decisionlog.Overruled
+	Erred       = decisionlog.Erred
+	Near        = decisionlog.Near
+)
+
+// Decision is a record by its id, with its place in the log and the receipts about its obligations.
+type Decision struct {
+	decisionlog.Shown
+	Sequence uint64
+	Receipts []decisionlog.Receipt
+}
+
+// Decision finds a record by its id.
+func (l *Log) Decision(ctx context.Context, id string) (d Decision, err error) {
+	type answer struct {
+		proved
+		Batch    *proved          `json:"batch"`
+		Receipts []jsontext.Value `json:"receipts"`
+	}
+	got, err := httpclient.GetJSON[answer](ctx, l.server, recordPath(id), nil, recordBody, "record")
+	if err != nil {
+		return d, err
+	}
+	record, err := got.record()
+	var batch decisionlog.Record
+	if err == nil && got.Batch != nil {
+		batch, err = got.Batch.record()
+	}
+	d.LeafHash, d.Sequence = got.LeafHash, got.Sequence
+	if err == nil {
+		d.Record, err = decisionlog.Resolve(record.Line, batch)
+	}
+	// A question of a batch has an id of its own, and no record: only that question is shown.
+	if err == nil {
+		err = d.Ask(id)
+	}
+	for _, line := range got.Receipts {
+		r, wrong := decisionlog.Parse(line)
+		if wrong != nil {
+			return d, wrong
+		}
+		d.Receipts = append(d.Receipts, r.Receipt())
+	}
+	return d, err
+}
+
+// Explain says how a recorded decision came about, by the policies of then.
+func (l *Log) Explain(ctx context.Context, id string) (decisionlog.Explained, error) {
+	return httpclient.GetJSON[decisionlog.Explained](ctx, l.server, recordPath(id)+"/explain", nil, recordBody, "explanation")
+}
+
+// Signed is the newest checkpoint. Its signature is not verified.
+func (l *Log) Signed(ctx context.Context) (decisionlog.Checkpoint, error) {
+	note, err := l.Checkpoint(ctx)
+	if err != nil {
+		return decisionlog.Checkpoint{}, err
+	}
+	return decisionlog.ParseCheckpoint(note, nil)
+}
+
+// Page is some records, each without its inherited parts.
+type Page struct {
+	Records []decisionlog.Recorded
+	// Next is the cursor of the page after this one, if there are More records.
+	Next string
+	More bool
+}
+
+// Page asks for a page, by the parameters of the API.
+func (l *Log) Page(ctx context.Context, query url.Values) (p Page, err error) {
+	got, err := httpclient.GetJSON[page](ctx, l.server, "/v1/decisions", query, recordBody, "page of records")
+	if err != nil {
+		return p, err
+	}
+	p.Next, p.More = got.Next, got.More
+	for _, line := range got.Items {
+		r, err := decisionlog.Parse(line)
+		if err != nil {
+			return p, err
+		}
+		p.Records = append(p.Records, *r)
+	}
+	return p, nil
+}
+
+// Over is a reader of the log of a server that something else asks, too.
+func Over(server *httpclient.Server) *Log { return &Log{server} }

@@ -1,0 +1,449 @@
+package decisionlog
+
+import (
+	"context"
+	stdjson "encoding/json" // for what is recorded: it takes a reason that is no UTF-8, and escapes as in older records
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"go.etcd.io/bbolt"
+
+	"policy-service/pdp/internal/boltfile"
+	"policy-service/pdp/internal/decisionlog/journal"
+	"policy-service/pdp/internal/plainfile"
+)
+
+// # Removing content
+//
+// Redaction and retention put a new file in the place of a sealed segment. It has
+// the old one's buckets and values, but:
+//
+//	record_redacted    the record's line is not in "records"; its id stays in "ids"
+//	segments_retired   "records" and "ids" are empty. The first record of a segment is the log's own and is never
+//	                   redacted, so a segment that does not have it is a retired one
+//
+// "hashes" stays whole, so every leaf and every proof stays as it was. The admin
+// record of it says which files there are from now on:
+//
+//	record_redacted    details {"sequence","id","reason","file":FILE}
+//	segments_retired   details {"below","reason","files":[FILE,…]}
+//	FILE               {"segment","file","first","records","size","digest","replaces"}: a segment and its new file, and
+//	                   the digest of the file that it replaces
+//
+// "below" is cumulative: no record with a lower sequence has content any more,
+// from this run of retention or an earlier one, so that the record may itself be
+// retired once a later one stands. "reason" of a retirement is "age" or "size".
+//
+// A new file would hide changes to the old one. So the old file is read first: each line must be the one that its leaf hash
+// was made of, the hashes must be those of the tree, and that tree the beginning of the one that the writer goes on with,
+// which was checked against the last signature when the log was opened. A line that is missing must have a record_redacted.
+// If not, the segment was altered, and nothing is removed from it. The steps, each durable before the next:
+//
+//	1  the new file is written as log/00000001.db.<size>.next, <size> being the number of records then
+//	2  the admin record is appended, or that of each record that is redacted with it
+//	3  the active segment is sealed, with a checkpoint: that content is gone is believed of a signed record only,
+//	   and a reader beside a server reads sealed segments only
+//	4  the new file takes the segment's name
+//
+// After a crash before 2 the new file belongs to no record, and is removed. After
+// one before 4 a record from <size> on names it, and it takes its place. Until
+// then the segment is the file that was: verify accepts as a segment's file any that
+// these records name, in "digest" or in "replaces".
+const (
+	EventRedacted = "record_redacted"
+	EventRetired  = "segments_retired"
+
+	nextSuffix = ".next"
+	// lockWait is how long a segment that another process holds is waited for.
+	lockWait = 2 * time.Second
+)
+
+// SegmentFile is a segment's new file in an admin record.
+type SegmentFile struct {
+	Segment  uint64 `json:"segment"`
+	File     string `json:"file"`
+	First    uint64 `json:"first"`
+	Records  uint64 `json:"records"`
+	Size     int64  `json:"size"`
+	Digest   string `json:"digest"`
+	Replaces string `json:"replaces"` // the digest of the old file
+}
+
+// removals has one redaction or retention at a time, and facts about segments.
+type removals struct {
+	log *Log
+	sync.Mutex
+	retired  uint64           // segments up to this number are retired
+	contents map[uint64]int64 // bytes that retention can free of the sealed ones that it has seen
+}
+
+// keeping returns the value that a new file has, nil if it has none.
+type keeping func(bucket, key, value []byte) []byte
+
+// removal is one removal of content, in the steps above.
+type removal struct {
+	log      *Log
+	event    string
+	segments []Segment
+	keep     keeping
+	// details make those of the admin records, given the new files.
+	details func([]SegmentFile) []any
+	tenant  string
+	caller  string
+	files   []SegmentFile
+	next    []string // the new files' paths, one for each
+}
+
+// steps are those of a removal, in order. A crash is a list that ends early.
+func (r *removal) steps() []func(context.Context) error {
+	return []func(context.Context) error{r.write, r.record, r.log.Rotate, r.replace}
+}
+
+func (r *removal) run(ctx context.Context) error {
+	for _, step := range r.steps() {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// write makes the new files. They are of no use before the record, so a failure
+// takes them away again. A segment that was altered stays, and those before it can go.
+func (r *removal) write(ctx context.Context) (err error) {
+	defer func() {
+		if err != nil {
+			for _, name := range r.next {
+				err = errors.Join(err, os.Remove(name))
+			}
+		}
+	}()
+	tree, err := r.log.writer.tree(ctx)
+	if err != nil {
+		return err
+	}
+	for i, segment := range r.segments {
+		err := r.writeOne(ctx, segment, tree)
+		if i > 0 && errors.Is(err, ErrDamaged) {
+			break // the next run says why
+		}
+		if err != nil {
+			return fmt.Errorf("%s cannot be written anew: %w", filepath.Base(segment.Path), err)
+		}
+	}
+	return plainfile.SyncDir(filepath.Dir(r.segments[0].Path))
+}
+
+// writeOne checks a segment, and writes its new file. Both read one and the same open file, as the old digest does.
+func (r *removal) writeOne(ctx context.Context, segment Segment, tree edge) (err error) {
+	next := fmt.Sprintf("%s.%d%s", segment.Path, r.log.Size(), nextSuffix)
+	sealed, err := r.log.find(segment.First)
+	if err == nil {
+		err = sealed.retire() // sealed a moment ago, it may be locked by this process still
+	}
+	if err != nil {
+		return err
+	}
+	var old *os.File
+	db, err := openFile(segment.Path, boltfile.ToRead, bbolt.Options{
+		Timeout: lockWait,
+		OpenFile: func(name string, flag int, mode os.FileMode) (_ *os.File, err error) {
+			old, err = plainfile.OpenFile(name, flag, mode)
+			return old, err
+		},
+	})
+	if err != nil {
+		return err
+	}
+	file := SegmentFile{
+		Segment: segment.Number,
+		File:    filepath.Base(segment.Path),
+		First:   segment.First,
+		Records: segment.Records,
+	}
+	err = guard(func() error {
+		return db.View(func(tx *bbolt.Tx) error {
+			if err := r.check(ctx, tx, segment, tree); err != nil {
+				return err
+			}
+			return rewrite(tx, next, r.keep)
+		})
+	})
+	if err == nil {
+		file.Replaces, _, err = FileDigest(io.NewSectionReader(old, 0, math.MaxInt64))
+	}
+	if err = errors.Join(err, boltfile.Close(db, ErrDamaged)); err == nil {
+		err = os.Chmod(next, 0o400)
+	}
+	if err == nil {
+		file.Digest, file.Size, err = digestOf(next)
+	}
+	if err != nil {
+		_ = os.Remove(next) // it need not be there
+		return err
+	}
+	r.files, r.next = append(r.files, file), append(r.next, next)
+	return nil
+}
+
+// check makes the tree of a sealed segment again, from its edge and its lines, and compares it with the tree that the writer
+// has in memory.
+func (r *removal) check(ctx context.Context, tx *bbolt.Tx, sealed Segment, tree edge) error {
+	before, err := edgeBefore(tx, sealed.First)
+	if err != nil {
+		return err
+	}
+	end, w := sealed.First+sealed.Records, &walker{edge: before.clone(), visit: func(Record) error { return nil }}
+	for err == nil && w.edge.size < end {
+		err = w.segment(ctx, tx, end)
+	}
+	if err != nil {
+		return err
+	}
+	own := storedHashes(tx)
+	if err := w.edge.begins(tree, before.then(splitAt(end, own, r.log.Reader))); err != nil {
+		return fmt.Errorf("records %d to %d are not those that were written: %w", sealed.First, end-1, err)
+	}
+	return r.explain(ctx, w)
+}
+
+// explain looks for the records of the redactions in a segment. It fails if a line is missing without one.
+func (r *removal) explain(ctx context.Context, w *walker) error {
+	q := Query{Filter: Filter{Event: EventRedacted}, Cursor: w.edge.size, Limit: redactedAtOnce}
+	for more := len(w.gone) > 0; more; {
+		page, err := r.log.Query(ctx, q)
+		for _, line := range page.Lines {
+			err = errors.Join(err, w.removed.take(line))
+		}
+		if err != nil {
+			return err
+		}
+		q.Cursor, more = page.Next, page.More
+	}
+	return w.explained()
+}
+
+// record puts the removal on record, with the files that will be there.
+func (r *removal) record(ctx context.Context) error {
+	var entries []Entry
+	for _, one := range r.details(r.files) {
+		details, err := stdjson.Marshal(one)
+		if err != nil {
+			return err
+		}
+		entries = append(entries, Entry{Kind: KindAdmin, Tenant: r.tenant, Caller: r.caller, Event: r.event, Details: details})
+	}
+	// The content may stand in the journal, too, which is filled and overwritten first, and in one that was
+	// moved aside.
+	if err := r.log.writer.order(ctx, r.log.writer.eraseJournal); err != nil {
+		return err
+	}
+	if err := journal.RemoveAside(r.log.writer.journalDir()); err != nil {
+		return fmt.Errorf("a journal that was moved aside: %w", err)
+	}
+	// If this fails the record may be there all the same, so the new files stay
+	// for finishAll to judge. It must not be given up while it is in the queue:
+	// then it could come after that judgement.
+	return r.log.Append(context.WithoutCancel(ctx), entries) // together or not at all
+}
+
+// replace is the moment the content goes. Any part of it can be done again.
+func (r *removal) replace(ctx context.Context) error {
+	for i, file := range r.files {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := r.log.removals.exchange(file.Segment, r.next[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// exchange replaces a segment, and no index keeps its content.
+func (r *removals) exchange(segment uint64, next string) error {
+	delete(r.contents, segment)
+	path := segmentPath(r.log.data, segment)
+	// The disk gets the old file back, which takes milliseconds, when no process holds it any more: after the locks.
+	old, err := plainfile.Open(path)
+	if err != nil {
+		return err
+	}
+	err = r.log.index.Without(segment, func() error { return r.log.replace(segment, next) })
+	return errors.Join(err, old.Close(), plainfile.SyncDir(filepath.Dir(path)))
+}
+
+// digestOf is [FileDigest] of a name.
+func digestOf(name string) (digest string, size int64, err error) {
+	f, err := plainfile.Open(name)
+	if err != nil {
+		return "", 0, err
+	}
+	digest, size, err = FileDigest(f)
+	return digest, size, errors.Join(err, f.Close())
+}
+
+// finish is for Open: it finishes each removal of content that a crash
+// interrupted after its record, and undoes a removal without a record.
+func (r *removals) finish(ctx context.Context) error {
+	r.Lock()
+	defer r.Unlock()
+	return r.finishAll(ctx)
+}
+
+// finishAll also comes before each new removal: one that failed half way, as with
+// a full disk, left the segment with content that the next copy would keep.
+func (r *removals) finishAll(ctx context.Context) error {
+	segments := r.log.Segments()
+	if len(segments) == 0 {
+		return nil
+	}
+	dir := filepath.Dir(segments[0].Path)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		segment, size, ok := isNext(entry.Name())
+		if !ok {
+			continue
+		}
+		if err := r.finishOne(ctx, filepath.Join(dir, entry.Name()), segment, size); err != nil {
+			return fmt.Errorf("%s is left of a redaction or retention: %w", entry.Name(), err)
+		}
+	}
+	return nil
+}
+
+func (r *removals) finishOne(ctx context.Context, name string, segment, size uint64) error {
+	digest, _, err := digestOf(name)
+	if err != nil {
+		return err
+	}
+	named, err := r.log.names(ctx, size, segment, digest)
+	if err != nil {
+		return err
+	}
+	if named {
+		if err := r.log.Rotate(ctx); err != nil { // step 3, which a crash may have come before
+			return err
+		}
+		return r.exchange(segment, name)
+	}
+	// Nothing is lost: the segment is whole, and no record says otherwise.
+	return errors.Join(os.Remove(name), plainfile.SyncDir(filepath.Dir(name)))
+}
+
+// names reports whether a record from a sequence on says that a segment is the
+// file with this digest.
+func (r *Reader) names(ctx context.Context, from, segment uint64, digest string) (bool, error) {
+	for record, err := range r.Records(ctx, from, r.Size()) {
+		if err != nil {
+			return false, err
+		}
+		for _, file := range newFiles(record.Line) {
+			if file.Segment == segment && file.Digest == digest {
+				return true, nil
+			}
+		}
+	}
+	return false, nil
+}
+
+// newFiles are the files that a removal's record names as the segments' from now on. No other
+// record names a new file: a sealed segment's own file still has the removed content.
+func newFiles(line []byte) []SegmentFile {
+	s, err := Parse(line)
+	if err != nil || s.Kind != KindAdmin {
+		return nil
+	}
+	var d struct {
+		File  SegmentFile   `json:"file"`
+		Files []SegmentFile `json:"files"`
+	}
+	if s.Event != EventRedacted && s.Event != EventRetired || json.Unmarshal(s.Details, &d) != nil {
+		return nil
+	}
+	if s.Event == EventRedacted {
+		return []SegmentFile{d.File}
+	}
+	return d.Files
+}
+
+// isNext takes apart the name of a new file: which segment, and how many records
+// there were when it was written.
+func isNext(name string) (segment, size uint64, ok bool) {
+	base, ok := strings.CutSuffix(name, nextSuffix)
+	if !ok {
+		return 0, 0, false
+	}
+	n, err := fmt.Sscanf(base, SegmentName+".%d", &segment, &size)
+	return segment, size, err == nil && n == 2 && fmt.Sprintf(SegmentName+".%d", segment, size) == base
+}
+
+// rewriteBatch is how many bytes one transaction of a rewrite holds at most.
+const rewriteBatch = 4 << 20
+
+// rewrite copies a sealed segment into a new file, each value as keep returns it;
+// a value for which keep returns nil is not copied. bbolt keeps the bytes of deleted
+// values in pages it calls free, so nothing is ever gone from a file: only a file
+// that it was never written to is without it.
+func rewrite(from *bbolt.Tx, name string, keep keeping) (err error) {
+	if err := plainfile.Remove(name); err != nil {
+		return err
+	}
+	// Synced once, at the end: until the file has its name no reader opens it.
+	to, err := bbolt.Open(name, 0o600, &bbolt.Options{NoSync: true, PageSize: from.DB().Info().PageSize})
+	if err != nil {
+		return err
+	}
+	to.AllocSize = 1 << 20
+	defer func() { err = errors.Join(err, to.Close()) }()
+	err = from.ForEach(func(bucket []byte, b *bbolt.Bucket) error { return copyBucket(to, bucket, b, keep) })
+	return errors.Join(err, to.Sync())
+}
+
+// copyBucket copies one bucket, in transactions of bounded size.
+func copyBucket(to *bbolt.DB, bucket []byte, from *bbolt.Bucket, keep keeping) error {
+	tx, err := to.Begin(true)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }() // nothing after a commit
+	into, err := tx.CreateBucketIfNotExists(bucket)
+	if err != nil {
+		return err
+	}
+	size, c := 0, from.Cursor()
+	for k, v := c.First(); k != nil; k, v = c.Next() {
+		if v == nil {
+			return fmt.Errorf("bucket %q holds a bucket, %q, which no segment has", bucket, k)
+		}
+		if v = keep(bucket, k, v); v == nil {
+			continue
+		}
+		into.FillPercent = 1
+		if err := into.Put(k, v); err != nil {
+			return err
+		}
+		if size += len(k) + len(v); size < rewriteBatch {
+			continue
+		}
+		if err := tx.Commit(); err != nil {
+			return err
+		}
+		if tx, err = to.Begin(true); err != nil {
+			return err
+		}
+		into, size = tx.Bucket(bucket), 0
+	}
+	return tx.Commit()
+}

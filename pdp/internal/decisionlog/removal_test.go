@@ -1,0 +1,240 @@
+package decisionlog
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"testing"
+	"time"
+
+	"go.etcd.io/bbolt"
+	"golang.org/x/mod/sumdb/tlog"
+
+	"policy-service/pdp/internal/boltfile"
+)
+
+// sealedThrice is a data directory with three sealed segments of three records, and a closed log.
+func sealedThrice(t *testing.T) (data string) {
+	t.Helper()
+	data = memory(t)
+	l := mustOpen(t, data, Options{})
+	for range 3 {
+		mustAppend(t, l, entryOf("", true), entryOf("", false))
+		if err := l.Rotate(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// Nothing is removed from a segment that was altered: a new file would hide that. What is before it can go. Once the file
+// is what it was, its content can be removed.
+func TestNothingIsRemovedFromAnAlteredSegment(t *testing.T) {
+	t.Parallel()
+	type change func(t *testing.T, tx *bbolt.Tx)
+	put := func(bucket string, key []byte, value func([]byte) []byte) change {
+		return func(t *testing.T, tx *bbolt.Tx) {
+			b := tx.Bucket([]byte(bucket))
+			v := value(bytes.Clone(b.Get(key)))
+			if err := b.Put(key, v); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	flip := func(at int) func([]byte) []byte {
+		return func(v []byte) []byte { v[at] ^= 1; return v }
+	}
+	last := func(v []byte) []byte { v[len(v)-1] ^= 1; return v }
+	tests := map[string]change{
+		"a line": put(BucketRecords, number(5), func(v []byte) []byte { return bytes.Replace(v, []byte("subject-of"), []byte("subject-oF"), 1) }),
+		"a line and its hash": func(t *testing.T, tx *bbolt.Tx) {
+			put(BucketRecords, number(5), func(v []byte) []byte { return bytes.Replace(v, []byte("subject-of"), []byte("subject-oF"), 1) })(t, tx)
+			e, err := edgeBefore(tx, 3)
+			if err != nil {
+				t.Error(err)
+			}
+			for e.size < 6 { // and all that follows from it in this segment
+				line := tx.Bucket([]byte(BucketRecords)).Get(number(e.size))
+				stored := e.add(nil, tlog.RecordHash(line))
+				if err := tx.Bucket([]byte(BucketHashes)).Put(number(e.size-1), stored); err != nil {
+					t.Error(err)
+				}
+			}
+		},
+		"a leaf's hash":    put(BucketHashes, number(4), flip(3)),
+		"a subtree's hash": put(BucketHashes, number(5), last),
+		"the edge":         put(BucketMeta, []byte(MetaEdge), flip(0)),
+		"a longer edge":    put(BucketMeta, []byte(MetaEdge), func(v []byte) []byte { return append(v, v...) }),
+		"a line is gone": func(t *testing.T, tx *bbolt.Tx) {
+			if err := tx.Bucket([]byte(BucketRecords)).Delete(number(4)); err != nil {
+				t.Error(err)
+			}
+		},
+	}
+	for name, change := range tests {
+		t.Run(name, func(t *testing.T) {
+			data := sealedThrice(t)
+			path := segmentPath(data, 2)
+			good, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			alter(t, path, change)
+			l := mustOpen(t, data, Options{})
+			id := idIn(t, l, 4)
+			if err := l.Redact(t.Context(), "", id, "on request"); id != "" && !errors.Is(err, ErrDamaged) {
+				t.Errorf("its record is redacted: %v", err)
+			}
+			later := time.Now().Add(2 * time.Hour)
+			if done, err := l.Retain(t.Context(), Retention{Age: time.Hour}, later); err != nil || len(done.Segments) != 1 {
+				t.Errorf("the one before it is not retired alone: %+v, %v", done, err)
+			}
+			if _, err := l.Retain(t.Context(), Retention{Age: time.Hour}, later); !errors.Is(err, ErrDamaged) {
+				t.Errorf("it is retired: %v", err)
+			}
+			if err := l.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if err := JudgeDirectory(data); err == nil {
+				t.Error("the log verifies")
+			}
+			if err := os.WriteFile(path, good, 0o400); err != nil {
+				t.Fatal(err)
+			}
+			l = mustOpen(t, data, Options{})
+			if done, err := l.Retain(t.Context(), Retention{Age: time.Hour}, later); err != nil || len(done.Segments) < 2 {
+				t.Errorf("it is not retired: %+v, %v", done, err)
+			}
+			if err := l.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if err := JudgeDirectory(data); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// A segment from which content was redacted can be redacted again, and retired. One whose line somebody took away since
+// cannot.
+func TestMissingLinesHaveTheirRecords(t *testing.T) {
+	t.Parallel()
+	data := sealedThrice(t)
+	l := mustOpen(t, data, Options{})
+	for _, sequence := range []uint64{4, 5} {
+		if err := l.Redact(t.Context(), "", idIn(t, l, sequence), "on request"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	later := time.Now().Add(2 * time.Hour)
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	alter(t, segmentPath(data, 3), func(t *testing.T, tx *bbolt.Tx) {
+		if err := tx.Bucket([]byte(BucketRecords)).Delete(number(7)); err != nil {
+			t.Error(err)
+		}
+	})
+	l = mustOpen(t, data, Options{})
+	if done, err := l.Retain(t.Context(), Retention{Age: time.Hour}, later); err != nil || len(done.Segments) != 2 {
+		t.Errorf("the segments before it are not retired: %+v, %v", done, err)
+	}
+	if _, err := l.Retain(t.Context(), Retention{Age: time.Hour}, later); !errors.Is(err, ErrDamaged) {
+		t.Errorf("a segment without a line is retired: %v", err)
+	}
+}
+
+// The file that is checked is the one that has the name, also if this process still has an older one open.
+func TestTheFileThatIsReplacedIsChecked(t *testing.T) {
+	t.Parallel()
+	data := sealedThrice(t)
+	l := mustOpen(t, data, Options{})
+	mustGet(t, l.Reader, 1) // opens it
+	replaceBy(t, segmentPath(data, 1), func(tx *bbolt.Tx) error {
+		return tx.Bucket([]byte(BucketRecords)).Put(number(2), []byte(`{"sequence":2}`))
+	})
+	if err := l.Redact(t.Context(), "", idIn(t, l, 1), "on request"); !errors.Is(err, ErrDamaged) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// In silence no segment is sealed for its age.
+func TestSilenceNeedsNoSegments(t *testing.T) {
+	t.Parallel()
+	rotated, commits := make(chan struct{}, 100), make(chan struct{})
+	l := mustOpen(t, memory(t), Options{
+		SegmentAge:  time.Millisecond,
+		Checkpoints: Checkpoints{Every: time.Millisecond, Idle: time.Millisecond},
+		RetryEvery:  time.Millisecond,
+		On: Hooks{
+			Rotate: func() { rotated <- struct{}{} },
+			Commit: func(Commit) {
+				select {
+				case commits <- struct{}{}:
+				default:
+				}
+			},
+		},
+	})
+	mustAppend(t, l, entryOf("", true))
+	<-rotated
+	for range 20 { // checkpoints
+		<-commits
+	}
+	if n, size := len(l.Segments()), l.Size(); n != 2 || size != 3 {
+		t.Errorf("%d segments with %d records, want 2 with 3", n, size)
+	}
+}
+
+// alter changes a sealed file.
+func alter(t *testing.T, path string, change func(*testing.T, *bbolt.Tx)) {
+	t.Helper()
+	if err := os.Chmod(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	db, err := openFile(path, boltfile.ToWrite, bbolt.Options{Timeout: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = db.Update(func(tx *bbolt.Tx) error { change(t, tx); return nil })
+	if err := errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// idIn is the id of a record, "" where it has no content.
+func idIn(t *testing.T, l *Log, sequence uint64) string {
+	t.Helper()
+	record, err := l.Get(sequence)
+	if errors.Is(err, ErrGone) {
+		return ""
+	}
+	s, unread := Parse(record.Line)
+	if err := errors.Join(err, unread); err != nil {
+		t.Fatal(err)
+	}
+	return s.ID
+}
+
+// replaceBy puts a copy of a segment with a change in the place of its file.
+func replaceBy(t *testing.T, path string, change func(*bbolt.Tx) error) {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := path + ".changed"
+	if err := os.WriteFile(next, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	db, err := bbolt.Open(next, 0o600, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(db.Update(change), db.Close(), os.Rename(next, path)); err != nil {
+		t.Fatal(err)
+	}
+}

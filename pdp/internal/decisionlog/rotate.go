@@ -1,0 +1,187 @@
+package decisionlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"policy-service/pdp/internal/boltfile"
+)
+
+// allocSize is by how much the file of a segment grows; each time costs a sync.
+const allocSize = 4 << 20
+
+// writing are the options of a segment that is written to. Its memory map is large from
+// the start: to enlarge it bbolt waits for all readers.
+func (w *writer) writing() bbolt.Options {
+	return bbolt.Options{
+		Timeout:         max(w.options.LockTimeout, time.Millisecond),
+		InitialMmapSize: int(2 * w.options.SegmentBytes),
+	}
+}
+
+// rotateIfDue seals the active segment at its size and at its age.
+func (w *writer) rotateIfDue() {
+	if w.failed == nil && w.due(w.active) {
+		_ = w.rotate()
+	}
+}
+
+// due reports whether a segment is to be sealed. One that holds nothing but what the
+// log says of its own segments never is: silence needs no segments, and if a new segment
+// is as large as a segment may be, sealing it would have no end.
+func (w *writer) due(s *segment) bool {
+	size := w.tail.edge.size
+	if size-s.first < 2 || time.Since(w.tried) < w.options.RetryEvery {
+		return false
+	}
+	if s.size < w.options.SegmentBytes && w.options.Now().Sub(s.opened) < w.options.SegmentAge {
+		return false
+	}
+	idle, err := w.reader.onlyUpkeep(s.first, size-s.first)
+	return err == nil && !idle
+}
+
+// rotate seals the active segment and begins the next. If the next cannot be made, as on a full disk, the active one goes
+// on. Frames fly while it is made.
+func (w *writer) rotate() error {
+	old := w.active
+	next, err := w.prepareSegment(old.number + 1)
+	if err != nil {
+		w.tried = time.Now()
+		return fmt.Errorf("beginning a segment: %w", err)
+	}
+	// All that landed meanwhile is filled now, and again those that land during that: decisions wait while frames are held.
+	err = w.write(nil, false)
+	if err == nil {
+		err = w.write(nil, false)
+	}
+	if err == nil {
+		err = w.held(func() error { return w.seal(next) })
+	}
+	if err != nil {
+		_ = next.close()
+		return err
+	}
+	_ = os.Chmod(old.path, 0o400)    // a courtesy: hashes and signatures are what counts
+	go func() { _ = old.retire() }() // unmapping takes milliseconds, and readers may be at it
+	w.options.On.Rotate()
+	return nil
+}
+
+// seal ends a segment, and begins the next.
+func (w *writer) seal(next *segment) error {
+	// What is sealed has all that was answered, and no journal counts for it. Nothing is answered until the
+	// next segment names the journal again: if that fails, there is a new one.
+	on := w.tail.journal
+	w.options.On.Step(StepSeal)
+	if err := w.transact(order{checkpoint: w.tail.edge.size > w.tail.checkpointed, journal: &journaled{}}); err != nil {
+		return w.fail(err)
+	}
+	w.options.On.Step(StepSealed)
+	about := map[string]any{"segment": next.number}
+	if len(w.tails) > 0 {
+		about["unsigned_tails"] = w.tails[:min(len(w.tails), maxTails)]
+	}
+	if err := w.begin(next, EventSegment, about, &on); err != nil {
+		return w.fail(err)
+	}
+	w.options.On.Step(StepBegun)
+	return nil
+}
+
+// begin makes a prepared segment the active one, by its first record.
+func (w *writer) begin(s *segment, event string, about map[string]any, on *journaled) error {
+	if err := w.transact(order{calls: []*call{w.own("", event, about)}, begin: s, journal: on}); err != nil {
+		return err
+	}
+	w.reader.add(s)
+	w.active, s.opened = s, w.options.Now()
+	w.grow(w.tail.edge.size)
+	return nil
+}
+
+// prepareSegment makes an empty segment. It gets its name last: a file with the name of a
+// segment is one.
+func (w *writer) prepareSegment(number uint64) (*segment, error) {
+	s := &segment{number: number, path: segmentPath(w.reader.data, number), active: true}
+	draft := filepath.Join(filepath.Dir(s.path), fmt.Sprintf(".prepared-%08d", number))
+	_ = os.Remove(draft)
+	db, err := openFile(draft, boltfile.ToWrite, w.writing())
+	if err != nil {
+		return nil, err
+	}
+	db.AllocSize = allocSize
+	s.db = db
+	err = guard(func() error {
+		return db.Update(func(tx *bbolt.Tx) error {
+			for _, name := range []string{BucketMeta, BucketRecords, BucketHashes, BucketIDs, BucketCheckpoints} {
+				if _, err := tx.CreateBucket([]byte(name)); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	})
+	if err == nil {
+		w.options.On.Step(StepPrepare)
+		err = rename(draft, s.path)
+		w.options.On.Step(StepPrepared)
+	}
+	if err != nil {
+		_ = s.close()
+		return nil, errors.Join(err, os.Remove(draft))
+	}
+	return s, nil
+}
+
+func (w *writer) removePrepared() error {
+	drafts, err := filepath.Glob(filepath.Join(w.reader.data, LogDir, ".prepared-*"))
+	for _, name := range drafts {
+		err = errors.Join(err, os.Remove(name))
+	}
+	return err
+}
+
+// Rotate seals the active segment, so that all that is on record now can be read by
+// others, and the segment can be rewritten. If writing fails meanwhile it
+// returns [ErrUnavailable]; then the segment may be sealed.
+func (l *Log) Rotate(ctx context.Context) error {
+	var old *segment
+	err := l.writer.submit(ctx, &call{do: func() error {
+		if err := l.writer.unavailable(); err != nil {
+			return err
+		}
+		old = l.writer.active
+		return l.writer.rotate()
+	}})
+	if err != nil {
+		return err // old is the writer's still
+	}
+	return old.retire() // if that is not yet done
+}
+
+// replace puts a file in the place of a sealed segment, while no reader can open it. The file must hold the same meta and
+// hashes, and be durable. The new name is not durable yet.
+func (l *Log) replace(number uint64, next string) error {
+	q := &l.writer.queue
+	q.ending.RLock() // once the log is closed, another process may have its directory
+	defer q.ending.RUnlock()
+	if q.closed {
+		return ErrClosed
+	}
+	l.opening.Lock()
+	defer l.opening.Unlock()
+	all := l.all()
+	for _, s := range all[:len(all)-1] { // the last one is the writer's
+		if s.number == number {
+			return errors.Join(s.close(), os.Rename(next, s.path))
+		}
+	}
+	return fmt.Errorf("segment %d: %w", number, ErrNotFound)
+}

@@ -1,0 +1,164 @@
+package decisionlog
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"policy-service/pdp/internal/boltfile"
+)
+
+func thousand() []Entry {
+	entries := make([]Entry, 1000)
+	for i := range entries {
+		entries[i] = entryOf("", true)
+	}
+	return entries
+}
+
+// Segments can be sealed while others write.
+func TestRotationUnderLoad(t *testing.T) {
+	t.Parallel()
+	k := keepLog(t)
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() {
+		for ctx.Err() == nil {
+			if err := k.log.Append(t.Context(), thousand()); err != nil {
+				done <- err
+				return
+			}
+		}
+		done <- nil
+	}()
+	for range 4 {
+		k.ok(k.log.Rotate(t.Context()))
+	}
+	stop()
+	k.ok(<-done)
+	k.ok(k.log.Close())
+	k.ok(JudgeDirectory(k.data))
+}
+
+// While the writer is kept there are two transactions, which cost two syncs each: the
+// checkpoint that ends a segment, and the record that begins the next.
+func TestTwoCommitsKeepTheWriter(t *testing.T) {
+	t.Parallel()
+	var commits int
+	l := mustOpen(t, memory(t), Options{On: Hooks{Commit: func(Commit) { commits++ }}})
+	mustAppend(t, l, thousand()...)
+	mustAppend(t, l, entryOf("", true))
+	err := l.writer.order(t.Context(), func() error {
+		commits = 0
+		err := l.writer.rotate()
+		if commits != 2 { // counted here: the writer goes on, and signs in silence too
+			t.Errorf("%d commits, want 2", commits)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestRotationFillsBeforeItHolds: decisions come while the next segment is made. If frames were held while the segment is
+// filled with them, all others would wait for that.
+func TestRotationFillsBeforeItHolds(t *testing.T) {
+	t.Parallel()
+	var l *Log
+	var rotating bool
+	var filled, held int
+	step := func(step string) {
+		switch {
+		case !rotating: // the rest of the test comes after Open
+		case step == StepPrepared:
+			if err := l.Append(t.Context(), []Entry{entryOf("while-it-is-made", true)}); err != nil {
+				t.Error(err)
+			}
+		case step == StepFill:
+			l.writer.frames.mu.Lock()
+			defer l.writer.frames.mu.Unlock()
+			if filled++; l.writer.frames.held {
+				held++
+			}
+		}
+	}
+	l = mustOpen(t, memory(t), Options{On: Hooks{Step: step}})
+	err := l.writer.submit(t.Context(), &call{do: func() error {
+		rotating = true
+		defer func() { rotating = false }()
+		return l.writer.rotate()
+	}})
+	if err != nil || filled == 0 || held > 0 {
+		t.Errorf("%d times filled, %d of them while frames were held: %v", filled, held, err)
+	}
+	if s := l.Segments(); len(s) != 2 || sequenceOf(t, l, "while-it-is-made") >= s[1].First {
+		t.Errorf("the record is not in the segment that was sealed: %+v", s)
+	}
+}
+
+// Rotation waits for nobody who reads the segment, but who rotates does: then
+// others can open it.
+func TestRotationWaitsForNoReader(t *testing.T) {
+	l := mustOpen(t, memory(t), Options{})
+	mustAppend(t, l, entryOf("", true))
+	s, reading, release := l.all()[0], make(chan struct{}), make(chan struct{})
+	read := make(chan error, 1)
+	go func() {
+		read <- s.view(func(*bbolt.Tx) error {
+			close(reading)
+			<-release
+			return nil
+		})
+	}()
+	<-reading
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	err := l.writer.order(ctx, l.writer.rotate)
+	close(release)
+	if err := <-read; err != nil {
+		t.Error(err)
+	}
+	if err != nil {
+		t.Fatal("the writer waits for a reader:", err)
+	}
+	mustAppend(t, l, entryOf("", true))
+	if err := l.Rotate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range l.all()[1:2] {
+		db, err := openFile(s.path, boltfile.ToRead, bbolt.Options{Timeout: time.Nanosecond})
+		if err != nil {
+			t.Fatal("after Rotate:", err)
+		}
+		_ = db.Close()
+	}
+}
+
+// A segment that is full of nothing but what the log says of its segments is not sealed: the next one would be as full.
+func TestSmallSegmentsAreNotSealedForEver(t *testing.T) {
+	t.Parallel()
+	commits := make(chan struct{})
+	l := mustOpen(t, memory(t), Options{
+		SegmentBytes: 1,
+		Checkpoints:  Checkpoints{Every: time.Millisecond, Idle: time.Millisecond},
+		RetryEvery:   time.Millisecond,
+		On: Hooks{Commit: func(Commit) {
+			select {
+			case commits <- struct{}{}:
+			default:
+			}
+		}},
+	})
+	for range 5 {
+		mustAppend(t, l, entryOf("", true))
+	}
+	for range 30 { // checkpoints
+		<-commits
+	}
+	if n := len(l.Segments()); n < 2 || n > 6 {
+		t.Errorf("5 appends made %d segments", n)
+	}
+}

@@ -1,0 +1,156 @@
+package decisionlog
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"policy-service/pdp/internal/boltfile"
+	"policy-service/pdp/internal/boltfile/pages"
+	"policy-service/pdp/internal/plainfile"
+)
+
+// segment is one bbolt file. Whoever reads it does so in short transactions:
+// one that lasted would keep the writer from closing it.
+type segment struct {
+	number, first uint64
+	path          string
+	key           string // the public key in force when it was last written to
+	journal       journaled
+
+	mu     sync.RWMutex // held for reading while db is in use
+	db     *bbolt.DB    // nil where it is not open
+	active bool         // it is the writer's, who alone opens and closes it
+	used   time.Time
+	size   int64
+	sound  os.FileInfo // the file that was checked when it was opened last
+
+	// Of the active segment; the writer alone touches them.
+	opened  time.Time // when it was begun
+	charged *charges
+}
+
+func segmentPath(data string, number uint64) string {
+	return filepath.Join(data, LogDir, fmt.Sprintf(SegmentName, number))
+}
+
+// segmentNumber is the number in a segment's name.
+func segmentNumber(name string) (uint64, bool) {
+	if len(name) != len("00000001.db") || filepath.Ext(name) != ".db" {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(name[:8], 10, 64)
+	return n, err == nil && n > 0
+}
+
+func openFile(path string, use boltfile.Use, options bbolt.Options) (*bbolt.DB, error) {
+	if info, err := os.Stat(path); use != boltfile.ToWrite && (err != nil || info.Size() == 0) { // bbolt would write to it
+		return nil, fmt.Errorf("segment %s: %w", path, errors.Join(err, fmt.Errorf("%w: %s is empty", ErrDamaged, path)))
+	}
+	db, err := boltfile.Open(path, ErrDamaged, use, options)
+	return db, inFile(err, path)
+}
+
+// inFile says which file an error is of.
+func inFile(err error, path string) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, boltfile.ErrLocked):
+		return fmt.Errorf("%w: %s", ErrLocked, path)
+	}
+	return fmt.Errorf("segment %s: %w", path, err)
+}
+
+// view runs f in a read transaction. What f keeps of it must be copied.
+func (s *segment) view(f func(*bbolt.Tx) error) error {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	switch {
+	case s.db == nil && s.active:
+		return fmt.Errorf("segment %s: %w", s.path, ErrUnavailable)
+	case s.db == nil:
+		return errClosed
+	}
+	if err := guard(func() error { return s.db.View(f) }); err != nil {
+		return fmt.Errorf("segment %s: %w", s.path, err)
+	}
+	return nil
+}
+
+// errClosed: a sealed segment is not open.
+var errClosed = errors.New("the segment is not open")
+
+// close closes the file once nobody reads it.
+func (s *segment) close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closeLocked()
+}
+
+// retire closes a file that was written to and now can be opened by who reads.
+func (s *segment) retire() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.active = false
+	return s.closeLocked()
+}
+
+func (s *segment) closeLocked() error {
+	if s.db == nil {
+		return nil
+	}
+	db := s.db
+	s.db = nil
+	return boltfile.Close(db, ErrDamaged)
+}
+
+// readMeta reads what never changes in a segment, and where it ends. Without a
+// record it is empty.
+func (s *segment) readMeta(f *pages.File) (end uint64, err error) {
+	buckets := map[string]pages.Bucket{}
+	for _, name := range []string{BucketMeta, BucketRecords, BucketHashes, BucketIDs, BucketCheckpoints} {
+		b, found, err := f.Bucket(name)
+		if err != nil || !found {
+			return 0, errors.Join(fmt.Errorf("%w: it has no bucket %s", ErrDamaged, name), err)
+		}
+		buckets[name] = b
+	}
+	last, found, err := buckets[BucketHashes].Cursor().Last()
+	if err != nil || !found {
+		return 0, err
+	}
+	meta, err := buckets[BucketMeta].Values(MetaFormat, MetaSegment, MetaFirst, MetaKey, MetaJournal)
+	if err != nil {
+		return 0, err
+	}
+	if version := string(meta[MetaFormat]); version != strconv.Itoa(FormatVersion) && version != strconv.Itoa(FormatJournaled) {
+		return 0, fmt.Errorf("its format is %.20q, and this version reads %d and %d: %w, or it is damaged; run that version, or restore what was backed up before the upgrade",
+			version, FormatVersion, FormatJournaled, ErrNewer)
+	}
+	n, _ := readNumber(meta[MetaSegment])
+	first, ok := readNumber(meta[MetaFirst])
+	seq, isNumber := readNumber(last.Key)
+	if n != s.number || !ok || !isNumber || seq < first || seq == 1<<64-1 {
+		return 0, fmt.Errorf("%w: it does not say which segment it is", ErrDamaged)
+	}
+	s.first, s.key, s.size = first, string(meta[MetaKey]), f.Size()
+	s.journal, err = readJournaled(meta[MetaFormat], meta[MetaJournal])
+	return seq + 1, err
+}
+
+func guard(f func() error) error { return boltfile.Guard(ErrDamaged, f) }
+
+// rename moves a file so that it has moved also after a crash.
+func rename(from, to string) error {
+	if err := os.Rename(from, to); err != nil {
+		return err
+	}
+	return plainfile.SyncDir(filepath.Dir(to))
+}

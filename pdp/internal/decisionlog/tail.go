@@ -1,0 +1,345 @@
+package decisionlog
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"math/bits"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"go.etcd.io/bbolt"
+	"golang.org/x/mod/sumdb/note"
+	"golang.org/x/mod/sumdb/tlog"
+
+	"policy-service/pdp/internal/boltfile"
+	"policy-service/pdp/internal/plainfile"
+)
+
+// openTail opens the log for writing, and checks the end of it. The rest
+// was checked when it was the end, and verify checks all of it.
+func (w *writer) openTail() (crashed bool, err error) {
+	if err := w.removePrepared(); err != nil {
+		return false, err
+	}
+	if err := w.reader.scan(); err != nil {
+		return false, err
+	}
+	all := w.reader.all()
+	if w.reader.partial.Load() {
+		return false, ErrLocked
+	}
+	if len(all) == 0 {
+		if err := begun(w.reader.data); err != nil {
+			return false, err
+		}
+		return false, w.create()
+	}
+	s := all[len(all)-1]
+	if w.key, err = openKey(w.reader.data, s.key); err != nil {
+		return false, err
+	}
+	if err := os.Chmod(s.path, 0o600); err != nil { // it may have been sealed before a crash
+		return false, err
+	}
+	db, err := openFile(s.path, boltfile.ToWrite, w.writing())
+	if err != nil {
+		return false, err
+	}
+	db.AllocSize = allocSize
+	s.mu.Lock()
+	s.db, s.active = db, true
+	s.mu.Unlock()
+	w.active, s.opened = s, w.options.Now()
+	clean := false
+	err = s.view(func(tx *bbolt.Tx) (err error) {
+		clean = isClean(tx.Bucket([]byte(BucketMeta)), w.reader.Size())
+		if at, ok := timeOf(tx.Bucket([]byte(BucketRecords)).Get(number(s.first))); ok {
+			s.opened = at
+		}
+		if w.tail, err = checkTail(tx, s, w.reader.Size()); err != nil {
+			return err
+		}
+		meta := tx.Bucket([]byte(BucketMeta))
+		if w.tail.journal, err = readJournaled(meta.Get([]byte(MetaFormat)), meta.Get([]byte(MetaJournal))); err != nil {
+			return err
+		}
+		w.tails = readTails(tx)
+		w.tail.keys, _ = readNumber(meta.Get([]byte(MetaKeys)))
+		w.tail.doubt, err = w.key.doubt(s.number, w.tail.edge, meta)
+		if err != nil {
+			return err
+		}
+		if w.tail.doubt != "" {
+			w.tail.keys = math.MaxUint64
+		}
+		s.charged = activeCharges(tx, s.first, w.tail.checkpointed, w.reader.Size())
+		s.size = tx.Size()
+		w.accounts.reopen(s.charged, contentOf(s.size, w.reader.Size()-s.first))
+		return nil
+	})
+	return !clean, err
+}
+
+// checkEdge holds the edge of a segment that has no checkpoint yet against the last one
+// of the segment before it, if that is here: it was sealed with one.
+func (w *writer) checkEdge() error {
+	s := w.active
+	if w.tail.note != nil || len(w.reader.all()) < 2 {
+		return nil
+	}
+	last, err := w.reader.LastCheckpoint()
+	if err != nil {
+		return err
+	}
+	verifier, err := note.NewVerifier(w.key.public)
+	if err == nil {
+		last, err = ParseCheckpoint(last.Note, note.VerifierList(verifier))
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	root, err := tlog.TreeHash(int64(last.Size), w.reader)
+	if err != nil || last.Size != s.first || root != last.Root {
+		return errors.Join(fmt.Errorf(
+			"%w: segment %d does not continue what was signed of the one before it", ErrDamaged, s.number), err)
+	}
+	var before edge
+	err = s.view(func(tx *bbolt.Tx) (err error) { before, err = edgeBefore(tx, s.first); return err })
+	if err != nil {
+		return err
+	}
+	if root, err = before.root(); err != nil || root != last.Root {
+		return errors.Join(fmt.Errorf("%w: the edge of segment %d is not what was signed", ErrDamaged, s.number), err)
+	}
+	return nil
+}
+
+// create begins a log. Its key gets its name last.
+func (w *writer) create() (err error) {
+	if w.key, err = newKey(cmp.Or(w.options.Origin, randomOrigin())); err != nil {
+		return err
+	}
+	if err := plainfile.Replace(filepath.Join(w.reader.data, NextKeyFile), []byte(w.key.private+"\n")); err != nil {
+		return err
+	}
+	first, err := w.prepareSegment(1)
+	if err != nil {
+		return err
+	}
+	w.tail = tail{}
+	about := map[string]any{"format": FormatVersion, "origin": w.key.Name(), "key": w.key.public}
+	if err := w.begin(first, EventCreated, about, nil); err != nil {
+		return err
+	}
+	_, err = openKey(w.reader.data, w.key.public)
+	return err
+}
+
+// checkTail reads the end of the active segment, as far as it is not below the
+// last checkpoint, and computes again what the tree says of it.
+func checkTail(tx *bbolt.Tx, s *segment, size uint64) (t tail, err error) {
+	r, err := segmentHashes(tx, s.first)
+	if err != nil {
+		return t, err
+	}
+	from := s.first
+	var c Checkpoint
+	if _, v := tx.Bucket([]byte(BucketCheckpoints)).Cursor().Last(); v != nil {
+		verifier, err := note.NewVerifier(s.key)
+		if err != nil {
+			return t, fmt.Errorf("%w: %w", ErrDamaged, err)
+		}
+		if c, err = ParseCheckpoint(bytes.Clone(v), note.VerifierList(verifier)); err != nil {
+			return t, fmt.Errorf("%w: %w", ErrDamaged, err)
+		}
+		if c.Size > size || c.Size < s.first {
+			return t, fmt.Errorf("%w: it has %d records and a checkpoint of %d", ErrDamaged, size, c.Size)
+		}
+		if root, err := tlog.TreeHash(int64(c.Size), r); err != nil || root != c.Root {
+			return t, errors.Join(fmt.Errorf("%w: the tree of %d is not the one that was signed", ErrDamaged, c.Size), err)
+		}
+		from = max(s.first, min(c.Size, size-1)) // the last record in any case
+	}
+	t = tail{note: c.Note, checkpointed: c.Size, checkpointedAt: time.Now(), time: c.Time, appended: time.Now()}
+	if t.edge, err = edgeAt(from, r); err != nil {
+		return t, err
+	}
+	return t, t.replay(tx, size)
+}
+
+// replay goes over the last records again, as when they were written.
+func (t *tail) replay(tx *bbolt.Tx, size uint64) error {
+	for r, err := range storedFrom(tx, t.edge.size, size) {
+		if err != nil {
+			return err
+		}
+		if r.Line != nil && tlog.RecordHash(r.Line) != r.Leaf {
+			return fmt.Errorf("%w: record %d is not the one that was hashed", ErrDamaged, r.Sequence)
+		}
+		if !t.edge.extend(r.Leaf, r.hashes) {
+			return fmt.Errorf("%w: the tree does not hold record %d", ErrDamaged, r.Sequence)
+		}
+		if t.edge.size > t.checkpointed {
+			t.unsigned += int64(len(r.Line))
+		}
+		if at, ok := timeOf(r.Line); ok && at.After(t.time) {
+			t.time = at
+		}
+	}
+	return nil
+}
+
+// timeOf reads the time of a line.
+func timeOf(line []byte) (time.Time, bool) {
+	var stamp struct {
+		Time string `json:"time"`
+	}
+	if json.Unmarshal(line, &stamp) != nil {
+		return time.Time{}, false
+	}
+	at, err := time.Parse(TimeLayout, stamp.Time)
+	return at, err == nil
+}
+
+// edgeBefore reads the edge that a segment begins with.
+func edgeBefore(tx *bbolt.Tx, first uint64) (edge, error) {
+	hashes, err := splitHashes(tx.Bucket([]byte(BucketMeta)).Get([]byte(MetaEdge)))
+	if err == nil && len(hashes) != bits.OnesCount64(first) {
+		err = fmt.Errorf("%w: its edge has %d hashes, and it begins with record %d", ErrDamaged, len(hashes), first)
+	}
+	return edge{first, hashes}, err
+}
+
+// segmentHashes reads hashes from one segment alone: those before it from
+// its edge.
+func segmentHashes(tx *bbolt.Tx, first uint64) (tlog.HashReader, error) {
+	before, err := edgeBefore(tx, first)
+	return before.then(storedHashes(tx)), err
+}
+
+// fail closes what is open after an error of writing, and returns what callers get. Until
+// [writer.recover] has gone well everything is refused: a file whose sync failed can read
+// differently from the page cache and from the disk.
+func (w *writer) fail(err error) error {
+	w.failed, w.tried = err, time.Now()
+	w.letGo()
+	w.state.fail(err, w.options.Now())
+	w.options.On.State(err)
+	w.frames.refuse(err)
+	return w.unavailable()
+}
+
+// letGo closes what the writer has open, whatever state it is in.
+func (w *writer) letGo() {
+	if s := w.active; s != nil {
+		_ = s.close() // it failed already
+		boltfile.DropCache(s.path)
+	}
+	w.active = nil
+}
+
+// recover opens the log again, as a new process would, and writes a record: that proves that
+// the disk takes what is written.
+func (w *writer) recover() {
+	if err := w.reopen(); err != nil {
+		_ = w.fail(err)
+		return
+	}
+	w.failed = nil
+	w.state.resume()
+	w.options.On.State(nil)
+}
+
+func (w *writer) reopen() error {
+	size, status, segments := w.reader.Size(), w.state.now(), len(w.reader.all())
+	if err := w.openAgain(); err != nil {
+		return err
+	}
+	if len(w.reader.all()) != segments { // what failed was the beginning of one, and it is there
+		w.limit(w.accounts.keep)
+	}
+	if now := w.reader.Size(); now < size {
+		return fmt.Errorf("%w: it had %d records and has %d", ErrDamaged, size, now)
+	}
+	if err := w.fillAgain(); err != nil {
+		return err
+	}
+	if err := w.transact(order{journal: &journaled{}}); err != nil {
+		return err
+	}
+	lost, refused := w.state.take()
+	about := lost.details(map[string]any{
+		"failed_at":  status.Since.UTC().Format(TimeLayout),
+		"resumed_at": w.options.Now().UTC().Format(TimeLayout),
+		"error":      classify(status.Err),
+		"refused":    refused,
+	})
+	// Nothing says that it resumed before there is a journal to answer with.
+	err := w.startJournal(order{calls: append(w.settle(), w.own("", EventResumed, about)), checkpoint: true})
+	if err != nil {
+		w.state.giveBack(lost)
+	}
+	return err
+}
+
+// openAgain keeps readers from opening the segment that the writer wants alone.
+func (w *writer) openAgain() error {
+	w.reader.opening.Lock()
+	defer w.reader.opening.Unlock()
+	for _, s := range w.reader.all() {
+		_ = s.close()
+	}
+	_, err := w.openTail()
+	return err
+}
+
+// finish ends the log in good order. If the log failed, it tries once more to open it.
+func (w *writer) finish() error {
+	if w.failed != nil {
+		w.recover()
+	}
+	if err := w.unavailable(); err != nil {
+		return err
+	}
+	w.options.On.Step(StepClose)
+	w.frames.release()
+	if err := w.rest(); err != nil { // no call joins any more, and this waits for all that have
+		return err
+	}
+	if err := w.eraseJournal(); err != nil {
+		return err
+	}
+	lost, _ := w.state.take() // dropped when nothing was written any more
+	err := w.transact(order{calls: w.dropped(lost), checkpoint: true, clean: true, journal: &journaled{}})
+	w.options.On.Step(StepClosed)
+	w.letGo()
+	w.frames.refuse(ErrClosed)
+	return err
+}
+
+// classify names an error without its text, which holds file names.
+func classify(err error) string {
+	if err == nil {
+		return "other"
+	}
+	for _, full := range []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EFBIG} {
+		if strings.Contains(err.Error(), full.Error()) { // bbolt keeps the text only
+			return "disk_full"
+		}
+	}
+	var errno syscall.Errno
+	switch {
+	case errors.Is(err, syscall.EROFS), errors.Is(err, syscall.EACCES), errors.Is(err, syscall.EPERM):
+		return "read_only"
+	case errors.As(err, &errno):
+		return "io"
+	}
+	return "other"
+}

@@ -1,0 +1,373 @@
+package decisionlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"policy-service/pdp/internal/decisionlog/index"
+)
+
+// writer writes the log. It alone writes: calls of others wait in its queue.
+type writer struct {
+	reader   *Reader
+	options  Options
+	queue    queue
+	frames   *frames
+	state    state // readable by others
+	told     told
+	accounts *accounts
+	life     life
+
+	// The writer's goroutine alone touches the rest.
+	active *segment // nil while the log cannot be written
+	tail   tail
+	tails  []UnsignedTail // that are on record
+	key    key
+	failed error
+	tried  time.Time // when a new segment was last tried for, or the failed log
+}
+
+// life ends when stop is closed, and done once the writer has ended.
+type life struct{ stop, done chan struct{} }
+
+// told are the receivers of durable records.
+type told struct {
+	index *index.Index
+	grown atomic.Pointer[chan struct{}] // closed when there are more records
+	// signed is the newest checkpoint that is durable.
+	signed atomic.Pointer[Checkpoint]
+}
+
+func newWriter(r *Reader, o Options) *writer {
+	w := &writer{
+		reader:   r,
+		options:  o,
+		accounts: newAccounts(o.Now, o.On.Aged),
+		life:     life{stop: make(chan struct{}), done: make(chan struct{})},
+		queue: queue{
+			calls:   make(chan *call, queueLength),
+			bytes:   semaphore.NewWeighted(o.QueueBytes),
+			most:    callerBytes,
+			callers: map[string]*share{},
+		},
+	}
+	if o.Mode == BestEffort {
+		w.queue.most = o.QueueBytes / queueShares
+	}
+	w.frames = newFrames(o.Now, w.answer, o.On.Commit)
+	grown := make(chan struct{})
+	w.told.grown.Store(&grown)
+	return w
+}
+
+// offer hands over a call that no caller waits for, or counts it as dropped.
+func (w *writer) offer(c *call) error {
+	q := &w.queue
+	q.ending.RLock()
+	defer q.ending.RUnlock()
+	if q.closed {
+		w.accounts.giveBack(c)
+		return ErrClosed
+	}
+	c.size = min(c.size, w.options.QueueBytes)
+	if q.try(c) {
+		select {
+		case q.calls <- c:
+			return nil
+		default:
+			q.leave(c)
+		}
+	}
+	w.accounts.giveBack(c)
+	w.state.drop(len(c.entries), c.at)
+	return nil
+}
+
+// submit hands over a call and waits for its outcome.
+func (w *writer) submit(ctx context.Context, c *call) error {
+	c.waits, c.reply = true, make(chan error, 1) // so that the writer never waits for a caller that has gone
+	if err := w.admit(ctx, c); err != nil {
+		return err
+	}
+	if err := w.queue.put(ctx, c); err != nil {
+		w.queue.leave(c)
+		w.accounts.giveBack(c)
+		return err
+	}
+	select {
+	case err := <-c.reply:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", ErrUnavailable, ctx.Err())
+	}
+}
+
+// admit waits until a call may wait for the writer, or for its frame.
+func (w *writer) admit(ctx context.Context, c *call) error {
+	c.size = min(c.size, w.options.QueueBytes)
+	err := w.queue.take(ctx, c)
+	if err != nil {
+		w.accounts.giveBack(c)
+		err = fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	return err
+}
+
+// One transaction takes no more calls once it has so many bytes or records.
+const (
+	commitBytes   = 8 << 20
+	commitRecords = 8192
+)
+
+// run is the writer's goroutine.
+func (w *writer) run() {
+	defer close(w.life.done)
+	timer := time.NewTimer(w.wait())
+	defer timer.Stop()
+	for {
+		select {
+		case c := <-w.queue.calls:
+			w.serve(w.gather(c))
+		case <-w.frames.wake:
+			if w.write(nil, false) == nil {
+				w.rotateIfDue()
+			}
+		case <-timer.C:
+			w.tick()
+		case <-w.life.stop:
+			w.drain()
+			return
+		}
+		timer.Reset(w.wait())
+	}
+}
+
+// wait is how long the writer may sleep without a call.
+func (w *writer) wait() time.Duration {
+	t := &w.tail
+	switch {
+	case errors.Is(w.failed, ErrDamaged): // an operator must see to it, and the leaks of bbolt in each try add up
+		return max(time.Minute, w.options.RetryEvery) - time.Since(w.tried)
+	case w.failed != nil:
+		return w.options.RetryEvery - time.Since(w.tried)
+	case t.edge.size > t.checkpointed:
+		return min(w.options.Checkpoints.Every-time.Since(t.checkpointedAt), w.options.Checkpoints.Idle-time.Since(t.appended))
+	}
+	return w.options.Checkpoints.Every - time.Since(t.checkpointedAt)
+}
+
+// tick does due work.
+func (w *writer) tick() {
+	if w.wait() > 0 {
+		return
+	}
+	if w.failed != nil {
+		w.recover()
+	} else if w.write(nil, true) == nil {
+		w.rotateIfDue()
+	}
+}
+
+// unhurried is how long the writer waits for more to write if no caller waits for it:
+// a transaction costs much the same whatever is in it.
+const unhurried = 20 * time.Millisecond
+
+// gather takes the waiting calls besides c, so that all of it shares one transaction:
+// while that is made durable the next ones gather by themselves.
+func (w *writer) gather(c *call) []*call {
+	calls := []*call{c}
+	var enough <-chan time.Time
+	for bytes, records := c.size, len(c.entries); c.do == nil && bytes < commitBytes && records < commitRecords; {
+		if enough == nil && c.reply == nil {
+			enough = time.After(unhurried)
+		}
+		next := w.nextCall(c, enough)
+		if next == nil {
+			return calls
+		}
+		c = next
+		calls = append(calls, c)
+		bytes, records = bytes+c.size, records+len(c.entries)
+	}
+	return calls
+}
+
+// nextCall is a call that waits. If no caller waits for the call before, in best
+// effort, it is also one that comes soon.
+func (w *writer) nextCall(before *call, enough <-chan time.Time) *call {
+	select {
+	case c := <-w.queue.calls:
+		return c
+	default:
+	}
+	if before.reply != nil {
+		return nil
+	}
+	select {
+	case c := <-w.queue.calls:
+		return c
+	case <-enough:
+	case <-w.life.stop:
+	}
+	return nil
+}
+
+func (w *writer) drain() {
+	for {
+		select {
+		case c := <-w.queue.calls:
+			w.serve(w.gather(c))
+		default:
+			return
+		}
+	}
+}
+
+// serve writes calls and answers them. Of them at most the last is an order.
+func (w *writer) serve(calls []*call) {
+	writes := calls
+	last := calls[len(calls)-1]
+	if last.do != nil {
+		writes = calls[:len(calls)-1]
+	}
+	if len(writes) > 0 {
+		w.answer(writes, w.write(writes, false))
+	}
+	if last.do != nil {
+		w.answer(calls[len(calls)-1:], last.do())
+	}
+	w.rotateIfDue()
+}
+
+// held does something while no frame flies, and all that is durable is filled.
+func (w *writer) held(do func() error) error {
+	defer w.frames.release()
+	if err := w.hold(); err != nil {
+		return err
+	}
+	return do()
+}
+
+// hold fills the segment with all that is durable, and keeps frames from flying: the writer's work then comes
+// after all that was answered, and its time before that of all that will be. It ends with release.
+func (w *writer) hold() error {
+	w.frames.hold()
+	return w.rest()
+}
+
+// rest fills the segment until no frame is left that may fly.
+func (w *writer) rest() error {
+	for {
+		if err := w.write(nil, false); err != nil {
+			return err
+		}
+		if w.frames.rest() {
+			return w.unavailable()
+		}
+	}
+}
+
+// write commits the frames that are durable, and calls after them, together with the record of dropped calls.
+// A journal that broke fails the log.
+func (w *writer) write(calls []*call, checkpoint bool) error {
+	if err := w.unavailable(); err != nil {
+		return err
+	}
+	if err := w.frames.isBroken(); err != nil {
+		return w.fail(fmt.Errorf("the journal: %w", err))
+	}
+	lost, _ := w.state.take()
+	calls = append(calls[:len(calls):len(calls)], w.dropped(lost)...)
+	if err := w.fillAll(calls, checkpoint); err != nil {
+		w.state.giveBack(lost)
+		return w.fail(err)
+	}
+	return nil
+}
+
+// fillAll fills the segment with all frames that are durable, and with calls after them. It leaves frames that land
+// meanwhile to the next time: they may come as fast as the segment can be filled.
+func (w *writer) fillAll(calls []*call, checkpoint bool) error {
+	landed := w.frames.landed()
+	for more := true; more; {
+		var part order
+		if part.frames, part.now, more = w.frames.cut(landed); !more {
+			part.calls, part.checkpoint = calls, checkpoint
+		}
+		if part.empty() {
+			w.frames.filled(nil, func() {})
+		} else if err := w.transact(part); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// dropped is the record of dropped calls, if there were some.
+func (w *writer) dropped(lost loss) []*call {
+	if lost.Count == 0 {
+		return nil
+	}
+	return []*call{w.own("", EventDropped, lost.details(map[string]any{}))}
+}
+
+// unavailable is the error of a log that failed.
+func (w *writer) unavailable() error {
+	if w.failed == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: %w", ErrUnavailable, w.failed)
+}
+
+func (w *writer) answer(calls []*call, err error) {
+	for _, c := range calls {
+		w.queue.leave(c)
+		if err != nil {
+			w.accounts.giveBack(c)
+		}
+		switch {
+		case c.waits:
+			if err != nil {
+				w.state.refuse(len(c.entries))
+			}
+			if c.reply != nil {
+				c.reply <- err
+			}
+		case err != nil:
+			w.state.drop(len(c.entries), c.at)
+		}
+	}
+}
+
+// own is a call with a record of the log's own. caller is "" if no caller asked for it.
+func (w *writer) own(caller, event string, about any) *call {
+	p, err := prepare(&Entry{
+		Kind:    KindAdmin,
+		Caller:  caller,
+		Event:   event,
+		Details: details(about),
+	}, w.options.NewID(), w.options.Kinds)
+	if err != nil {
+		panic(err) // an event of ours is always a record
+	}
+	c := &call{entries: []prepared{p}, at: w.options.Now()}
+	c.weight = weigh(c.entries)
+	return c
+}
+
+// order makes the writer do something between two transactions, after all that was answered.
+func (w *writer) order(ctx context.Context, do func() error) error {
+	return w.submit(ctx, &call{do: func() error { return w.held(do) }})
+}
+
+// grow makes records visible, and wakes readers that wait for them.
+func (w *writer) grow(size uint64) {
+	w.reader.size.Store(size)
+	next := make(chan struct{})
+	close(*w.told.grown.Swap(&next))
+}

@@ -1,0 +1,108 @@
+package server
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"policy-service/pdp/internal/cluster"
+	"policy-service/pdp/internal/server/auth"
+)
+
+// AuthConfig has the callers besides the holders of API keys.
+type AuthConfig struct {
+	JWT  []auth.JWTIssuer `yaml:"jwt" min:"1" doc:"Issuers whose bearer tokens the service accepts."`
+	MTLS []auth.MTLSRule  `yaml:"mtls" min:"1" doc:"Client certificates that the service accepts. The first entry that fits a certificate counts."`
+}
+
+// openCallers makes the authenticator from the keys in the data directory and from what is configured, unless the
+// program brought one.
+func (s *Server) openCallers(ctx context.Context, approvalKey []byte) error {
+	first := s.live.Load()
+	if first.callers != nil {
+		return nil
+	}
+	known := &auth.Authenticator{Trusts: s.listeners.trusts}
+	if s.config.Data != "" {
+		keys, err := s.openAPIKeys(ctx, approvalKey)
+		if err != nil {
+			return err
+		}
+		if err := keys.Keep(); err != nil {
+			return err
+		}
+		keys.LogTo(s.log)
+		if s.decisions != nil {
+			if err := s.decisions.followKeys(ctx, keys); err != nil {
+				return err
+			}
+		}
+		known.Keys = keys
+	}
+	known, err := newAuthenticator(s.config, known)
+	if err != nil {
+		return err
+	}
+	// An issuer that is down is no reason to hold up the start.
+	if known.JWT != nil {
+		s.lifetime.background("issuers' keys", known.JWT.Warm)
+	}
+	if known.Console != nil {
+		s.lifetime.background("the console's issuer", known.Console.Warm)
+	}
+	first.callers = known
+	return s.openSessions(ctx)
+}
+
+// openAPIKeys opens the keys of the data directory, or of the cluster. The log of each replica says for itself what it has
+// learned of the keys, as that of a server does of its file.
+func (s *Server) openAPIKeys(ctx context.Context, approvalKey []byte) (*auth.Keys, error) {
+	if s.cluster == nil {
+		return auth.OpenKeys(s.config.Data)
+	}
+	keys, err := auth.OpenSharedKeys(ctx, sharedKeys(s.cluster, approvalKey, s.config.Cluster.KeysStale, s.now, s.log))
+	if err != nil {
+		return nil, err
+	}
+	s.lifetime.add("API keys", closing(keys.Close))
+	s.lifetime.background("API keys' changes", keys.Run)
+	return keys, nil
+}
+
+func sharedKeys(c *cluster.Cluster, key []byte, stale time.Duration, now func() time.Time, log *slog.Logger) auth.SharedKeys {
+	return auth.SharedKeys{Engine: c.Engine(cluster.Keys, auth.SharedErrors()), Key: key, Stale: stale, Now: now, Logger: log}
+}
+
+// newAuthenticator knows the callers that a configuration names, and the API keys of the one before. What was known of
+// the keys of an issuer stays known.
+func newAuthenticator(config Config, before *auth.Authenticator) (known *auth.Authenticator, err error) {
+	known = &auth.Authenticator{Keys: before.Keys, Trusts: before.Trusts}
+	options := auth.JWTOptions{Now: config.Program.PDP.Now, Logger: config.Program.Logger, Before: before.JWT}
+	if issuers := config.Auth.JWT; len(issuers) > 0 {
+		if known.JWT, err = auth.NewJWT(issuers, options); err != nil {
+			return nil, err
+		}
+	}
+	if entry := config.oidc(); entry != nil {
+		if known.Console, err = auth.NewConsole(*entry, before.Console, options); err != nil {
+			return nil, err
+		}
+	}
+	if rules := config.Auth.MTLS; len(rules) > 0 {
+		if known.MTLS, err = auth.NewMTLS(rules, config.Program.PDP.Now); err != nil {
+			return nil, err
+		}
+	}
+	return known, nil
+}
+
+// credentials reports if callers are told apart at all.
+func (l *live) credentials() bool {
+	switch a := l.callers.(type) {
+	case nil, auth.Loopback:
+		return false
+	case interface{ Configured() bool }:
+		return a.Configured()
+	}
+	return true // one of the embedding program's own
+}

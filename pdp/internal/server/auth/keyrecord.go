@@ -1,0 +1,377 @@
+package auth
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"policy-service/pdp/internal/plainfile"
+)
+
+// A decision log outlives the file of keys: an older file can be put back, or an edited one. So the record of a key counts
+// before its file. A key that was revoked once stays revoked, and a key has one secret for good.
+
+// RecordedKey is a key as it is on record.
+type RecordedKey struct {
+	KeyInfo
+	// Digest is the SHA-256 of the hash that the file has of the key, in lower-case hex.
+	Digest string `json:"digest,omitzero"`
+	// Missing says that the file has no such key any more.
+	Missing bool `json:"missing,omitzero"`
+}
+
+// KeyChange is a kind of change of a key, by the name of its record.
+type KeyChange string
+
+// The changes.
+const (
+	KeyAdded    KeyChange = "api_key_added"
+	KeyRevoked  KeyChange = "api_key_revoked" // by an edit of the file, or by the mark beside it
+	KeyRestored KeyChange = "api_key_restored"
+	KeyChanged  KeyChange = "api_key_changed"
+)
+
+// KeyEvent is a change that goes on record.
+type KeyEvent struct {
+	Change KeyChange
+	// Key is the key as its file has it now. Before is the key on record, if it differs.
+	Key, Before RecordedKey
+	// Refused says that the key is not in force because of the change.
+	Refused bool
+}
+
+// KeysOnRecord are the keys that a decision log knows, by their ids.
+type KeysOnRecord map[string]RecordedKey
+
+// Take adds a key of a record, in the order of the records.
+func (r KeysOnRecord) Take(key RecordedKey) {
+	before, known := r[key.ID]
+	if known {
+		key.Revoked, key.Expires = soonest(before.Revoked, key.Revoked), soonest(before.Expires, key.Expires)
+		key.Digest = cmp.Or(before.Digest, key.Digest)
+	}
+	key.Missing = false
+	r[key.ID] = key
+}
+
+// Revoke has a key that is known revoked, from a time on.
+func (r KeysOnRecord) Revoke(id string, at time.Time) {
+	if key, known := r[id]; known {
+		key.Revoked = soonest(at, key.Revoked)
+		r[id] = key
+	}
+}
+
+// ErrHidden: a decision log may have had records of API keys that nobody sees now.
+var ErrHidden = errors.New("records of API keys may be hidden")
+
+// End revokes every stored key that the log does not know, from now on.
+func (r KeysOnRecord) End(k *Keys) {
+	for _, stored := range k.current().stored {
+		if _, known := r[stored.ID]; !known {
+			key := stored.recorded()
+			key.Revoked = soonest(k.stamp(), key.Revoked)
+			r[stored.ID] = key
+		}
+	}
+}
+
+// Against compares keys with the file that an operator sees. It returns, by the name of each key that the file would put in
+// force against the record, the reason why it is not.
+func (r KeysOnRecord) Against(k *Keys) map[string]string {
+	wrong := map[string]string{}
+	for _, stored := range k.current().stored {
+		if stored.refused {
+			wrong[stored.Name] = "it was revoked, and its file has it in force"
+			continue
+		}
+		switch change := r.compare(stored, k); change.Change {
+		case KeyRestored:
+			wrong[stored.Name] = "it was revoked at " + change.Before.Revoked.Format(time.RFC3339) + ", and its file has it in force"
+		case KeyChanged:
+			if change.Refused {
+				wrong[stored.Name] = "its secret or its end is another than the one on record, or its name was another key's"
+			}
+		}
+	}
+	return wrong
+}
+
+// compare finds the change of a stored key; there is none if Change is "".
+func (r KeysOnRecord) compare(stored storedKey, k *Keys) KeyEvent {
+	is := stored.recorded()
+	was, known := r[stored.ID]
+	if !known || was.Name != is.Name {
+		// Votes and records name keys, so no key gets the name of another that it does not renew.
+		if others := r.named(is); len(others) > 0 && (known || !k.renewed(stored, others)) {
+			return KeyEvent{Change: KeyChanged, Key: is, Before: others[0], Refused: true}
+		}
+	}
+	if !known {
+		return KeyEvent{Change: KeyAdded, Key: is}
+	}
+	e := KeyEvent{Key: is, Before: was}
+	switch {
+	case was.Digest != "" && was.Digest != is.Digest, sooner(was.Expires, is.Expires):
+		e.Change, e.Refused = KeyChanged, true
+	case sooner(is.Revoked, was.Revoked):
+		e.Change = KeyRevoked
+	case sooner(was.Revoked, is.Revoked) && sooner(k.now(), is.Revoked):
+		e.Change, e.Refused = KeyRestored, true
+	case !is.sameHolder(was):
+		e.Change = KeyChanged
+	}
+	return e
+}
+
+// named are the other keys of the name of one, by their ids.
+func (r KeysOnRecord) named(is RecordedKey) (others []RecordedKey) {
+	for id, other := range r {
+		if id != is.ID && other.Name == is.Name {
+			others = append(others, other)
+		}
+	}
+	slices.SortFunc(others, func(a, b RecordedKey) int { return strings.Compare(a.ID, b.ID) })
+	return others
+}
+
+// sameHolder reports whether nothing but the secret and its end can differ.
+func (k RecordedKey) sameHolder(other RecordedKey) bool {
+	a, b := k.Grant, other.Grant
+	return k.Name == other.Name && k.Principal == other.Principal && k.Via == other.Via && k.Created.Equal(other.Created) &&
+		k.Expires.Equal(other.Expires) &&
+		slices.Equal(a.Tenants, b.Tenants) && slices.Equal(a.Permissions, b.Permissions) &&
+		(a.Obligations == nil) == (b.Obligations == nil) && slices.Equal(a.Obligations, b.Obligations) &&
+		slices.Equal(a.Audiences, b.Audiences)
+}
+
+func (s storedKey) recorded() RecordedKey {
+	hash, _ := s.hash() // it was checked as the file was read
+	digest := sha256.Sum256(hash[:])
+	return RecordedKey{KeyInfo: s.KeyInfo, Digest: hex.EncodeToString(digest[:])}
+}
+
+// Follow has the log vouch for each key from now on: known are the keys on record, damage says what is wrong with them, and
+// record puts changes there, durably, with the number of the keys. A change counts only after that. An error leaves no key in
+// force.
+func (k *Keys) Follow(known KeysOnRecord, damage error, record func(number uint64, events []KeyEvent) error) error {
+	k.mu.Lock()
+	k.known, k.damage, k.record, k.refused = known, damage, record, map[string]string{}
+	k.named.Store(len(known) > 0 || errors.Is(damage, ErrHidden))
+	again := *k.view.Load()
+	again.info = nil // so that it is read, and compared
+	err := k.look(&again).err
+	k.mu.Unlock()
+	return err
+}
+
+// OnRecord lists the keys that are on record, those first that the file has, in its order.
+func (k *Keys) OnRecord() []RecordedKey {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	all, listed := []RecordedKey{}, map[string]bool{}
+	for _, stored := range k.view.Load().stored {
+		if key, ok := k.known[stored.ID]; ok {
+			all, listed[stored.ID] = append(all, key), true
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(k.known)) {
+		if !listed[id] {
+			key := k.known[id]
+			key.Missing = true
+			all = append(all, key)
+		}
+	}
+	return all
+}
+
+// Refused is how many keys the file has in force that are not, because the log says otherwise. Of a cluster, damaged keys
+// count, too.
+func (k *Keys) Refused() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return len(k.refused) + k.view.Load().damaged
+}
+
+// vouch compares a file that was just read with the record, puts the changes on record, and takes the keys out of it that
+// may not be in force.
+func (k *Keys) vouch(view *keyView) error {
+	if k.known == nil {
+		return nil
+	}
+	var events []KeyEvent
+	refused := map[string]string{}
+	for n := range view.stored {
+		stored := &view.stored[n]
+		if at, marked := view.marks.ended[stored.ID]; marked && sooner(at, stored.Revoked) && sooner(at, k.known[stored.ID].Revoked) {
+			// Its revocation is not on record yet.
+			revoked := KeyEvent{Change: KeyRevoked, Key: stored.recorded(), Before: k.known[stored.ID]}
+			revoked.Key.Revoked = at
+			events = append(events, revoked)
+			k.known.Take(revoked.Key)
+		}
+		e := k.known.compare(*stored, k)
+		if !e.Refused {
+			if e.Change != "" {
+				events = append(events, e)
+			}
+			continue
+		}
+		// Each file that has it so is reported once, and so is each start with it.
+		if refused[stored.ID] = e.Key.Digest; k.refused[stored.ID] != e.Key.Digest {
+			events = append(events, e)
+		}
+		view.byID[stored.ID].refused, stored.refused = true, true
+		if e.Change == KeyRestored {
+			stored.Revoked = e.Before.Revoked
+		}
+	}
+	if len(events) > 0 {
+		if err := k.record(view.marks.number, events); err != nil {
+			for _, e := range events { // so that the next look records them
+				if e.Before.ID == "" {
+					delete(k.known, e.Key.ID)
+				} else {
+					k.known[e.Key.ID] = e.Before
+				}
+			}
+			return fmt.Errorf("what has changed about the keys cannot be recorded: %w", err)
+		}
+	}
+	k.refused = refused
+	for _, e := range events {
+		if !e.Refused {
+			k.known.Take(e.Key)
+			continue
+		}
+		if !e.Key.Revoked.IsZero() { // the secret is another one, and it is revoked, too
+			k.known.Revoke(e.Key.ID, e.Key.Revoked)
+		}
+		k.log.Load().Error("a key is not in force, because the decision log says otherwise; make a new key, and find out who changed the file",
+			"key", e.Key.Name, "change", e.Change)
+	}
+	return nil
+}
+
+// KeyMarksFile is the name, in the data directory, of the file with the marks of revocations, which is older than no
+// revocation: an older file of keys may be put back, and a server may not have put the revocation on record yet.
+//
+//	number 12
+//	ID TIME, a line for each key that was ever revoked, by id: from when on
+//	mac, HMAC-SHA256 of the lines above by the key of [RenewKey], in lower-case hex
+//
+// Each change of the keys raises the number, here first and then in the file of keys. So a crash leaves the higher number
+// here, and so does an older file of keys: then the marks are complete. Marks with the lower number, or none, are older than
+// the file, and nobody knows which keys were revoked since.
+const KeyMarksFile = "api-keys.revoked"
+
+// maxMarks is room for some hundred thousand marks.
+const maxMarks = 8 << 20
+
+// marks say when keys were revoked, by their ids.
+type marks struct {
+	number uint64
+	ended  map[string]time.Time
+}
+
+// readMarks reads the marks of a directory. If there is no file, the number is 0.
+func readMarks(dir string) (m marks, err error) {
+	text, err := plainfile.Read(filepath.Join(dir, KeyMarksFile), maxMarks)
+	if errors.Is(err, fs.ErrNotExist) {
+		return marks{}, nil
+	}
+	var key []byte
+	if err == nil {
+		key, err = RenewKey.Read(dir)
+	}
+	if err != nil {
+		return m, err
+	}
+	signed, mac, _ := bytes.Cut(text, []byte("mac "))
+	if key == nil || !hmac.Equal(bytes.TrimSuffix(mac, []byte("\n")), macOf(key, signed)) {
+		return m, fmt.Errorf("%s was not written with %s", KeyMarksFile, RenewKey.File)
+	}
+	return parseMarks(string(signed))
+}
+
+func parseMarks(text string) (m marks, err error) {
+	m.ended = map[string]time.Time{}
+	for line := range strings.Lines(text) {
+		id, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		if m.number == 0 && id == "number" {
+			m.number, err = strconv.ParseUint(value, 10, 63)
+		} else {
+			m.ended[id], err = time.Parse(time.RFC3339, value)
+		}
+		if err != nil || !isKeyID(id) {
+			return m, fmt.Errorf("%s has a line that is not the id of a key and a time", KeyMarksFile)
+		}
+	}
+	return m, nil
+}
+
+// macOf returns the MAC of the marks in lower-case hex.
+func macOf(key, signed []byte) []byte {
+	mac := hmac.New(sha256.New, key)
+	_, _ = fmt.Fprintf(mac, "marks\n%s", signed)
+	return hex.AppendEncode(nil, mac.Sum(nil))
+}
+
+// write puts the marks in place durably.
+func (m marks) write(dir string) error {
+	key, err := RenewKey.Open(dir)
+	if err != nil {
+		return err
+	}
+	text := fmt.Appendf(nil, "number %d\n", m.number)
+	for _, id := range slices.Sorted(maps.Keys(m.ended)) {
+		text = fmt.Appendf(text, "%s %s\n", id, m.ended[id].UTC().Format(time.RFC3339))
+	}
+	return plainfile.Replace(filepath.Join(dir, KeyMarksFile), fmt.Appendf(text, "mac %s\n", macOf(key, text)))
+}
+
+// mark adds the revocations in a file of keys.
+func (m *marks) mark(file *keyFile) {
+	for _, stored := range file.Keys {
+		if !stored.Revoked.IsZero() {
+			m.ended[stored.ID] = soonest(m.ended[stored.ID], stored.Revoked)
+		}
+	}
+}
+
+// SealRestored makes the marks of a restored directory again, with a key of its own, if the backup has none of either. It
+// believes what is in the backup.
+func SealRestored(dir string) error {
+	stored, _, number, err := readKeyFile(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	text, missing := plainfile.Read(filepath.Join(dir, KeyMarksFile), maxMarks)
+	switch {
+	case err != nil:
+		return err
+	case missing == nil && RenewKey.There(dir):
+		return nil
+	case missing != nil && !errors.Is(missing, fs.ErrNotExist):
+		return missing
+	}
+	signed, _, _ := strings.Cut(string(text), "mac ")
+	m, err := parseMarks(signed)
+	if err != nil {
+		return err
+	}
+	m.number = max(m.number, number, 1)
+	m.mark(&keyFile{Keys: stored})
+	return m.write(dir)
+}

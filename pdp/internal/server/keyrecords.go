@@ -1,0 +1,143 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+
+	"github.com/go-json-experiment/json"
+
+	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/recorder"
+	"policy-service/pdp/internal/server/auth"
+)
+
+// The records of the API keys in the decision log count before their file: see [auth.Keys.Follow]. So that no retention takes
+// it away, each start and each segment has a record of all keys, api_keys.
+
+// KeyLog is a log, or a reader of one.
+type KeyLog interface {
+	Vouched(ctx context.Context, visit func(r *decisionlog.Recorded, vouched bool) error, first string, others ...string) (decisionlog.Vouched, error)
+}
+
+// KeysOnRecord compares API keys with what a decision log vouches for. Damage says what is wrong with either. If records of
+// the keys may be hidden, the newest record of all keys counts, and keys that it does not have are revoked from now on. If the
+// files of the keys are older than the log, too, nobody knows which keys were revoked, and all are. The keys of a cluster are
+// sealed in etcd, which says what was revoked, so none of them is.
+func KeysOnRecord(ctx context.Context, log KeyLog, keys *auth.Keys) (known auth.KeysOnRecord, damage error, err error) {
+	known = auth.KeysOnRecord{}
+	visit := func(r *decisionlog.Recorded, vouched bool) error {
+		if len(r.Details) == 0 {
+			return nil
+		}
+		var details struct {
+			auth.RecordedKey
+			Keys    []auth.RecordedKey `json:"keys"`
+			Before  *auth.RecordedKey  `json:"before"`
+			After   *auth.RecordedKey  `json:"after"`
+			InForce *bool              `json:"in_force"`
+		}
+		if err := json.Unmarshal(r.Details, &details); err != nil {
+			return fmt.Errorf("record %d says nothing of the API keys that can be read", r.Sequence)
+		}
+		said := details.Keys
+		if r.Event != decisionlog.EventAPIKeys {
+			said = []auth.RecordedKey{details.RecordedKey}
+			for _, one := range []*auth.RecordedKey{details.Before, details.After} {
+				if one != nil {
+					said = append(said, *one)
+				}
+			}
+		}
+		for n, one := range said {
+			switch before := r.Event != decisionlog.EventAPIKeys && n < len(said)-1; {
+			case vouched && details.InForce == nil && !before:
+				known.Take(one)
+			case !one.Revoked.IsZero(): // the rest does not count, but the revocation does
+				known.Revoke(one.ID, one.Revoked)
+			}
+		}
+		return nil
+	}
+	v, err := log.Vouched(ctx, visit, decisionlog.EventAPIKeys, decisionlog.EventAPIKeyAdded, decisionlog.EventAPIKeyRevoked, decisionlog.EventAPIKeyChanged)
+	if err != nil {
+		return nil, nil, fmt.Errorf("what the decision log says of the API keys cannot be read: %w", err)
+	}
+	if v.Altered != nil {
+		damage = fmt.Errorf("the decision log was altered, and API keys that it does not vouch for are not in force: %w", v.Altered)
+	}
+	if v.Hidden {
+		damage = fmt.Errorf("%w: %w", auth.ErrHidden, damage)
+	}
+	older := keys.Number() < v.Keys && !keys.Shared()
+	if older && v.Keys < math.MaxUint64 {
+		damage = errors.Join(damage, fmt.Errorf("%s and %s are of change %d of the keys, and the decision log knows of change %d; put back the newest of both",
+			auth.KeyFile, auth.KeyMarksFile, keys.Number(), v.Keys))
+	}
+	if v.Hidden && !keys.Shared() {
+		if older {
+			clear(known)
+		}
+		known.End(keys)
+	}
+	return known, damage, nil
+}
+
+// CompareKeys is [KeysOnRecord] for a directory, also beside a running server, whose newest records it lacks. It writes nothing.
+// Wrong has, by the name of each key that is not in force whatever its file says, the reason.
+func CompareKeys(ctx context.Context, data string, keys *auth.Keys) (damage error, wrong map[string]string, err error) {
+	log, err := decisionlog.OpenReader(data)
+	if errors.Is(err, fs.ErrNotExist) {
+		return keys.Damage(), nil, nil
+	}
+	if err != nil {
+		return keys.Damage(), nil, fmt.Errorf("the decision log cannot be read: %w", err)
+	}
+	known, damage, err := KeysOnRecord(ctx, log, keys)
+	return errors.Join(keys.Damage(), damage), known.Against(keys), errors.Join(err, log.Close())
+}
+
+// followKeys has the log vouch for the keys from now on.
+func (d *decisionLog) followKeys(ctx context.Context, keys *auth.Keys) error {
+	known, damage, err := KeysOnRecord(ctx, d.log, keys)
+	if err != nil {
+		return err
+	}
+	if damage != nil {
+		d.logger.Error("something is wrong with the API keys, or with what the decision log says of them; run policy-service doctor and log verify", "error", damage)
+	}
+	first := len(known) == 0
+	record := func(number uint64, events []auth.KeyEvent) error {
+		if first { // the keys that there are stand in the record of all of them
+			return nil
+		}
+		return d.events.Record(ctx, keyChanges(number, events)...)
+	}
+	if err := keys.Follow(known, damage, record); err != nil {
+		return err
+	}
+	first = false
+	return d.events.Record(ctx, allKeys(keys))
+}
+
+// allKeys is the record of all keys.
+func allKeys(keys *auth.Keys) recorder.Event {
+	return recorder.Event{Name: decisionlog.EventAPIKeys, Details: map[string]any{"keys": keys.OnRecord()}, Keys: keys.Number()}
+}
+
+func keyChanges(number uint64, events []auth.KeyEvent) (all []recorder.Event) {
+	for _, e := range events {
+		one := recorder.Event{Name: string(e.Change), Details: e.Key, Keys: number}
+		if e.Change == auth.KeyChanged || e.Refused {
+			details := map[string]any{"before": e.Before, "after": e.Key}
+			if e.Refused {
+				details["in_force"] = false
+			}
+			one.Details = details
+		}
+		all = append(all, one)
+	}
+	return all
+}

@@ -1,0 +1,150 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"github.com/google/uuid"
+	"github.com/labstack/echo/v4"
+
+	"policy-service/pdp/internal/server/auth"
+	"policy-service/pdp/internal/server/door"
+	"policy-service/pdp/internal/server/telemetry"
+	"policy-service/pdp/internal/version"
+)
+
+// openTelemetry makes the receivers of traces and metrics, unless the program has its own.
+func (s *Server) openTelemetry(ctx context.Context) error {
+	p := &s.config.Program
+	t, err := telemetry.Open(ctx, telemetry.Options{
+		Version:        version.This().Version,
+		Instance:       uuid.NewString(),
+		MeterProvider:  p.MeterProvider,
+		TracerProvider: p.TracerProvider,
+		Untraced:       []string{"/livez", "/readyz", metricsPath},
+		Log:            s.log,
+		StopsWithin:    p.stopsWithin(telemetry.StopsWithin),
+	})
+	if err != nil {
+		return err
+	}
+	s.telemetry = t
+	s.door.Options.Meters = &t.Requests
+	s.lifetime.add("telemetry", t.Close)
+	return nil
+}
+
+// showState has metrics show the state of the service, from now until it stops.
+func (s *Server) showState() error {
+	registration, err := s.telemetry.Observe(s.state)
+	if err != nil {
+		return err
+	}
+	// What the state is made of is taken down before the metrics are sent for the last time.
+	s.lifetime.add("state in metrics", closing(registration.Unregister))
+	if c := s.listeners.certificates; c != nil {
+		if registration, err = s.telemetry.ObserveCertificate(c.NotAfter); err != nil {
+			return err
+		}
+		s.lifetime.add("certificate in metrics", closing(registration.Unregister))
+		s.lifetime.background("certificate's end", c.Watch)
+	}
+	return nil
+}
+
+func (s *Server) state() telemetry.State {
+	bundle := s.pdp.Status()
+	state := telemetry.State{
+		Exports:       s.audit.Exports.Inside(),
+		Bundle:        bundle.Digest,
+		OnDisk:        bundle.OnDisk,
+		Unavailable:   len(s.pdp.Bundle().Unavailable()),
+		BundleAge:     s.now().Sub(bundle.LoadedAt),
+		BundleRefused: bundle.Refused != nil,
+	}
+	if known, ok := s.live.Load().callers.(*auth.Authenticator); ok && known.Keys != nil {
+		state.KeysRefused = known.Keys.Refused()
+	}
+	if s.decisions != nil {
+		log := s.decisions.log.Status()
+		state.Log = &log
+		if w := s.decisions.witnesses; w != nil {
+			now := w.Status()
+			state.Witnesses, state.QuorumAge = &now, s.now().Sub(now.Quorum)
+		}
+	}
+	state.Cluster = s.clusterMetrics()
+	if state.Cluster != nil && !state.Cluster.OK {
+		return state // nothing can be counted
+	}
+	if s.approvals.Broker != nil {
+		pending := s.approvals.Broker.Store.Pending()
+		state.Pending = &pending
+	}
+	if s.capabilities.Broker != nil {
+		live, err := s.capabilities.Broker.Store.Live()
+		if err == nil {
+			state.Live = &live
+		} else {
+			s.log.Error("the live capabilities cannot be counted, and are left out of the metrics", "error", err)
+		}
+	}
+	return state
+}
+
+// metricsPath is where Prometheus looks.
+const metricsPath = "/metrics"
+
+// MetricsConfig says which scrapers read the metrics, besides callers.
+type MetricsConfig struct {
+	TokenFile string `yaml:"token_file" doc:"The file with a bearer token of at least 32 bytes, by which a scraper may read /metrics, and nothing else. A changed file takes effect at once."`
+}
+
+// check says why there is no token in the file.
+func (m MetricsConfig) check() error {
+	if err := auth.TokenFile(m.TokenFile).Check(); err != nil {
+		return fmt.Errorf("metrics.token_file: %w", err)
+	}
+	return nil
+}
+
+// scraper is the holder of the token, at the only route that takes it.
+var scraper = auth.Caller{Name: "metrics", AllTenants: true, Permissions: []auth.Permission{auth.Explain}}
+
+// scraper is the caller of a request that brings the token, and nil if it does not.
+func (s *Server) scraper(r *http.Request) *auth.Caller {
+	fits, err := auth.TokenFile(s.live.pinned(r.Context()).config.Metrics.TokenFile).Fits(r)
+	if err != nil && !s.tokenLost.Swap(true) { // once, because anybody can ask
+		s.log.Error("metrics.token_file has no usable token, and no scraper is let in by it until it does", "error", err)
+	}
+	if err != nil || !fits {
+		return nil
+	}
+	s.tokenLost.Store(false)
+	return &scraper
+}
+
+// metrics is the route GET /metrics. It is about all tenants, so the callers who may see it are those who may see the
+// details of /readyz.
+func metrics(d *door.Door, scraper func(*http.Request) *auth.Caller, scrape http.Handler) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		need := door.Need{
+			Known:      scraper,
+			Permission: auth.Explain,
+			AllTenants: "metrics are of all tenants; ask the operator for a credential that is for all",
+		}
+		if scrape == nil {
+			need.Absent = door.NewProblem(http.StatusNotFound, "the program that this service is part of takes its metrics; ask that")
+		}
+		if _, err := d.Admit(c, need); err != nil {
+			return err
+		}
+		scrape.ServeHTTP(c.Response(), c.Request())
+		return nil
+	}
+}
+
+// MetricsHandler answers with all metrics in the text format of Prometheus, and asks for no
+// credential. It is nil before [Server.Start], and if the metrics go to [Program.MeterProvider].
+func (s *Server) MetricsHandler() http.Handler { return s.telemetry.Scrape }
