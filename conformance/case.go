@@ -26,6 +26,9 @@ type Case struct {
 	Steps []Step
 }
 
+// Text is JSON text. A case file may have it as text, or as the value itself in YAML.
+type Text = casefile.Text
+
 // Step is one request, and the demands on its answer.
 type Step struct {
 	// Ask is an endpoint or a question of cases/questions.yaml, or a path.
@@ -36,7 +39,7 @@ type Step struct {
 	// Anonymous leaves out the credential.
 	Anonymous bool `yaml:"anonymous"`
 	// Body is the body, a template that [casefile.Fill] fills; without one it is that of the question.
-	Body *casefile.Text `yaml:"body"`
+	Body *Text `yaml:"body"`
 	// Remove and Set edit the body, by JSON Pointer.
 	Remove []string `yaml:"remove"`
 	Set    edits    `yaml:"set"`

@@ -424,6 +424,26 @@ func TestTopLevel(t *testing.T) {
 	}
 }
 
+// TestHelpersPromiseNothing: who finds pdptest in a list of packages reads first that no version keeps it.
+func TestHelpersPromiseNothing(t *testing.T) {
+	said := map[string]bool{}
+	for _, f := range sources(t) {
+		if !within(f.room(), "pdp/pdptest") {
+			continue
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), filepath.Join("..", f.name), nil, parser.PackageClauseOnly|parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		said[f.room()] = said[f.room()] || strings.HasPrefix(file.Doc.Text(), "Package "+file.Name.Name+" makes no promise: ")
+	}
+	for room, is := range said {
+		if !is {
+			t.Errorf("the package comment of %s must begin with %q", room, "Package "+path.Base(room)+" makes no promise: ")
+		}
+	}
+}
+
 // names reports if one of the names in a line stands for a package.
 func names(line, room string) bool {
 	if line == "anything of ours" {

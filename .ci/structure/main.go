@@ -1,5 +1,5 @@
 // Command structure holds the tree to the promises that need more than the text of its files: which packages another one
-// brings along through others, and where the fields of a type are used. pdp/deps_test.go has all other promises, and the
+// brings along through others, where the fields of a type are used, and what strangers are shown. pdp/deps_test.go has all other promises, and the
 // map of the rooms. It is run at the top of the repository, by make lint:
 //
 //	go run ./.ci/structure
@@ -55,6 +55,22 @@ var closed = []struct{ room, typ, rooms, because string }{
 		"a program that embeds a PDP would read how it decides, and break when that changes"},
 }
 
+// public are the packages that strangers may import: a name of theirs stays once a version has it. All others are below an
+// internal directory, or programs, or make no promise (pdp/pdptest).
+var public = strings.Fields("evaluation evaluation/authzenclient evaluation/authzenclient/approvals evaluation/capability evaluation/coaz evaluation/coaz/sdkpep " +
+	"evaluation/recent obligations schemas policies pdp pdp/command pdp/mcp/wire pdp/decisionlog/verify pdp/approval/webhook conformance conformance/pep")
+
+// unnamed are the hidden TYPES that public packages show without a name for them, BECAUSE.
+var unnamed = []struct{ types, because string }{
+	{"evaluation/authzenclient/internal/link.Link", "package approvals alone uses it"},
+	{"pdp/internal/bundle.Config pdp/internal/bundle.Schema pdp/internal/bundle.View pdp/internal/bundle.Policy pdp/internal/bundle.AttributeShape",
+		"strangers hold a bundle, and what it shows is for pdp and the rooms below"},
+	{"pdp/internal/evidence.Text", "it has no written form but that of our own log"},
+	{"pdp/internal/decisionlog/c2sp.LogKey pdp/internal/decisionlog/c2sp.Opened pdp/internal/decisionlog/c2sp.Witness", "a policy is parsed as a whole"},
+	{"pdp/internal/bundle.AttributePath pdp/internal/document.Mend pdp/internal/outline.Obligation pdp/internal/source.Reading",
+		"it is read where it is shown, and nobody need declare one"},
+}
+
 func main() {
 	tree, err := list()
 	if err != nil {
@@ -66,6 +82,9 @@ func main() {
 		if err := tree.checkClosed(c.room, c.typ, strings.Fields(c.rooms), c.because); err != nil {
 			tree.fault("the fields of %s.%s cannot be found: %v", c.room, c.typ, err)
 		}
+	}
+	if err := tree.checkPublic(); err != nil {
+		tree.fault("what strangers are shown cannot be found: %v", err)
 	}
 	if tree.faults > 0 {
 		os.Exit(1)
@@ -102,6 +121,11 @@ func (h *house) fault(format string, args ...any) {
 	fmt.Printf(format+"\n", args...)
 }
 
+// importer returns what reads the packages that the go command compiled.
+func (h *house) importer(files *token.FileSet) types.Importer {
+	return importer.ForCompiler(files, "gc", func(path string) (io.ReadCloser, error) { return os.Open(h.packages[path].export) })
+}
+
 func (h *house) checkHeavy() {
 	for _, line := range heavy {
 		room, exists := h.packages[module+line.room]
@@ -125,7 +149,7 @@ func (h *house) checkHeavy() {
 // embeds the type hides one.
 func (h *house) checkClosed(home, name string, rooms []string, because string) error {
 	files := token.NewFileSet()
-	from := importer.ForCompiler(files, "gc", func(path string) (io.ReadCloser, error) { return os.Open(h.packages[path].export) })
+	from := h.importer(files)
 	in, err := from.Import(module + home)
 	if err != nil {
 		return err
@@ -172,4 +196,125 @@ func (h *house) checkClosed(home, name string, rooms []string, because string) e
 		return fmt.Errorf("nothing uses one")
 	}
 	return nil
+}
+
+// checkPublic reports what has exported names without being public, and each public name that shows a type of a hidden
+// package to which no public package gives a name. The fields and methods of such a name count too, also if it is an alias.
+func (h *house) checkPublic() error {
+	from := h.importer(token.NewFileSet())
+	scopes, named, used := map[string]*types.Scope{}, map[string]bool{}, map[string]bool{}
+	for path := range h.packages {
+		room, ours := strings.CutPrefix(path, module)
+		if !ours || isHidden(path) || strings.HasPrefix(room+"/", "pdp/pdptest/") {
+			continue
+		}
+		p, err := from.Import(path)
+		if err != nil {
+			return err
+		}
+		if !slices.Contains(public, room) {
+			if p.Name() != "main" && slices.ContainsFunc(p.Scope().Names(), token.IsExported) {
+				h.fault("%s exports names and is not public: move it below pdp/internal, or list it in public", room)
+			}
+			continue
+		}
+		scopes[room] = p.Scope()
+		for _, name := range p.Scope().Names() {
+			if alias, ok := p.Scope().Lookup(name).Type().(*types.Alias); ok && token.IsExported(name) {
+				named[types.TypeString(types.Unalias(alias), nil)] = true
+			}
+		}
+	}
+	for _, u := range unnamed {
+		for name := range strings.FieldsSeq(u.types) {
+			named[module+name], used[module+name] = true, false
+		}
+	}
+	for _, room := range public {
+		scope := scopes[room]
+		if scope == nil {
+			h.fault("public lists %s, which is no package: correct it", room)
+			continue
+		}
+		for _, name := range scope.Names() {
+			if !token.IsExported(name) {
+				continue
+			}
+			shown(scope.Lookup(name), func(where string, t *types.TypeName) {
+				hidden := t.Pkg() != nil && isHidden(t.Pkg().Path())
+				if full := types.TypeString(t.Type(), nil); hidden && named[full] {
+					used[full] = true
+				} else if hidden {
+					h.fault("%s.%s shows %s, which strangers cannot name: give it a name in a public package, or do not show it", room, where, full)
+				}
+			})
+		}
+	}
+	for name, isUsed := range used {
+		if !isUsed {
+			h.fault("unnamed lists %s, which is not shown: delete it", name)
+		}
+	}
+	return nil
+}
+
+// isHidden reports whether a package is ours and below an internal directory.
+func isHidden(path string) bool {
+	return strings.HasPrefix(path, module) && slices.Contains(strings.Split(path, "/"), "internal")
+}
+
+// shown calls see for each type that a reader of an exported name meets, with the place: the name, a field or a method.
+func shown(o types.Object, see func(where string, t *types.TypeName)) {
+	if _, isType := o.(*types.TypeName); !isType {
+		met(o.Name(), o.Type(), see)
+		return
+	}
+	t := types.Unalias(o.Type())
+	met(o.Name(), t.Underlying(), see)
+	if types.IsInterface(t) {
+		return // its methods are met
+	}
+	methods := types.NewMethodSet(types.NewPointer(t))
+	for m := range methods.Methods() {
+		if m.Obj().Exported() {
+			met(o.Name()+"."+m.Obj().Name(), m.Type(), see)
+		}
+	}
+}
+
+// met calls see for each named type in t.
+func met(where string, t types.Type, see func(where string, t *types.TypeName)) {
+	switch t := types.Unalias(t).(type) {
+	case *types.Named:
+		see(where, t.Obj())
+		for arg := range t.TypeArgs().Types() {
+			met(where, arg, see)
+		}
+	case *types.Map:
+		met(where, t.Key(), see)
+		met(where, t.Elem(), see)
+	case interface{ Elem() types.Type }: // a pointer, slice, array or channel
+		met(where, t.Elem(), see)
+	case *types.Signature:
+		for v := range t.Params().Variables() {
+			met(where, v.Type(), see)
+		}
+		for v := range t.Results().Variables() {
+			met(where, v.Type(), see)
+		}
+	case *types.Struct:
+		for f := range t.Fields() {
+			if f.Exported() {
+				met(where+"."+f.Name(), f.Type(), see)
+			} else if f.Embedded() { // its exported fields are fields of t
+				met(where, f.Type().Underlying(), see)
+			}
+		}
+	case *types.Interface:
+		for m := range t.Methods() {
+			if m.Exported() {
+				met(where+"."+m.Name(), m.Type(), see)
+			}
+		}
+	}
 }

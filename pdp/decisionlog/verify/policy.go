@@ -12,6 +12,13 @@ import (
 	"policy-service/pdp/internal/decisionlog/c2sp"
 )
 
+// Policy says which checkpoints count, in the form of c2sp.org/tlog-policy: each is signed by one of some logs, and cosigned
+// by enough witnesses. [ParsePolicy] reads one.
+type Policy = c2sp.Policy
+
+// ParsePolicy reads a policy, as policy-service log key --policy prints it.
+func ParsePolicy(text []byte) (*Policy, error) { return c2sp.ParsePolicy(text) }
+
 // Witnessed is the part of a log that the quorum of a policy cosigned.
 type Witnessed struct {
 	Size     int64                `json:"size"`     // the records below it

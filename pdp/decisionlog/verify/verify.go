@@ -22,8 +22,6 @@ import (
 	"strings"
 
 	"golang.org/x/mod/sumdb/note"
-
-	"policy-service/pdp/internal/decisionlog/c2sp"
 )
 
 // Options are facts that the caller knows from elsewhere.
@@ -34,7 +32,7 @@ type Options struct {
 	// Checkpoint is a signed checkpoint of this log that was kept elsewhere.
 	Checkpoint string
 	// Policy is in place of Key. Each log of it is trusted, and its quorum of witnesses must have cosigned a checkpoint.
-	Policy *c2sp.Policy
+	Policy *Policy
 	// Served is the checkpoint that a server served before it was asked for the export, with the lines of witnesses.
 	Served string
 	// Strict has records that nothing proves to be the service's be a problem, with the code Unsigned.

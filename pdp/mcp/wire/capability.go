@@ -47,7 +47,7 @@ type CapabilityRequest struct {
 	// InSession is set if it is to count in the session of the request alone.
 	InSession bool
 	// Terms are the other members, with their bytes.
-	Terms rpc.Object
+	Terms Object
 }
 
 // ReadCapabilityRequest reads the params of a capabilities/request. An unknown member is a mistake: it could bound what is granted.
@@ -188,6 +188,6 @@ func CapabilityRevoked(id string) jsontext.Value {
 }
 
 // ToolCapability is the member of a tool's _meta by which an agent learns how to ask for a capability of its calls.
-func ToolCapability(id, audience, need string) rpc.Object {
+func ToolCapability(id, audience, need string) Object {
 	return rpc.Object{}.With("id", rpc.String(id)).With("audience", rpc.String(audience)).With("capability", rpc.String(need))
 }

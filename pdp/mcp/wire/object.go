@@ -12,6 +12,9 @@ import (
 	"policy-service/pdp/internal/rpc"
 )
 
+// Object is a JSON object in which each member has the bytes it came with, in the order it came in.
+type Object = rpc.Object
+
 // object is an object of a message. Its methods read members, strictly. The first mistake in a message is kept in err, with
 // its place; the reader of the message gives nothing of it then.
 type object struct {
