@@ -38,7 +38,7 @@ var heavy = []struct{ room, not, because string }{
 	{"pdp", "github.com/labstack go.opentelemetry.io/otel/sdk", "a program that embeds a PDP has a web framework and telemetry of its own"},
 	{"pdp/internal/decisionlog/recorder", "github.com/labstack", "what goes on record would depend on HTTP"},
 	{"pdp/internal/approval/broker", "github.com/labstack", "the rules of approvals would depend on HTTP"},
-	{"pdp/internal/mcp", "policy-service/pdp/internal/bundle policy-service/pdp/internal/engine github.com/cedar-policy go.etcd.io/bbolt github.com/labstack", "a gateway would carry a PDP, and asks one over HTTP"},
+	{"pdp/internal/mcp", "policy-service/pdp/internal/document policy-service/pdp/internal/engine policy-service/pdp/internal/places policy-service/pdp/internal/source github.com/cedar-policy go.etcd.io/bbolt github.com/labstack", "a gateway would carry a PDP, and asks one over HTTP"},
 	{"pdp/mcp/wire", "net/http go.etcd.io/bbolt", "gateways of others build these messages, and would carry HTTP and a store"},
 	{"conformance", "github.com/cedar-policy", "the suite would judge Cedar instead of AuthZEN"},
 	{"conformance/pep", "github.com/modelcontextprotocol/go-sdk", "the suite sends messages that no client would send, and the SDK is one"},
