@@ -92,14 +92,16 @@ func policiesPage(t *testing.T, section string) string {
 	return rest
 }
 
-// codesIn are what matches in the program's source.
+// codesIn are what matches in the source of the library.
 func codesIn(t *testing.T, pattern string) map[string]bool {
 	t.Helper()
 	files, err := filepath.Glob("../../*.go")
 	must(t, err)
-	rooms, err := filepath.Glob("../*/*.go")
-	must(t, err)
-	files = append(files, rooms...)
+	for _, room := range []string{"access", "bundle", "document", "engine", "lint", "outline", "places", "source"} {
+		more, err := filepath.Glob("../" + room + "/*.go")
+		must(t, err)
+		files = append(files, more...)
+	}
 	found := map[string]bool{}
 	for _, file := range files {
 		if strings.HasSuffix(file, "_test.go") {
