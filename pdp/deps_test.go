@@ -245,7 +245,7 @@ var owners = []struct{ paths, where, because string }{
 
 // holders are the types and variables outside pdp/internal/server that hold a *server.Server. No other may: with a whole server at
 // hand each package would reach for all of it, and none could be tested without one.
-var holders = []string{"pdp/pdptest.Server", "pdp/pdptest/inside/server.Server"}
+var holders = []string{"pdp/pdptest.Server"}
 
 // Where echo is, rules of the product must not be: in a package that imports echo, a file that imports one of domain must
 // be a handler, which is a file that imports echo too. wiring are the exceptions, which open a store or configure it.

@@ -11,6 +11,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -90,6 +91,38 @@ func TryStart(t testing.TB, source pdp.Source, options ...Option) (*Server, erro
 	running := &Server{Server: s, URL: scheme + s.Addr(), Client: http.DefaultClient, t: t}
 	t.Cleanup(running.stop)
 	return running, nil
+}
+
+// Serve starts a server before the tests of a package, for a TestMain. Its clock is that of the machine. The caller must call
+// stop, also after an error.
+func Serve(source pdp.Source, options ...Option) (addr string, stop func(), err error) {
+	config := server.Config{Listen: "127.0.0.1:0", Program: server.Program{Source: source}}
+	for _, option := range options {
+		option(&config)
+	}
+	s, err := server.New(config)
+	if err != nil {
+		return "", func() {}, err
+	}
+	stop = func() { _ = s.Stop(context.Background()) }
+	if err := s.Start(context.Background()); err != nil {
+		return "", stop, err
+	}
+	return s.Addr(), stop, nil
+}
+
+// Redirect sends what the default transport of HTTP is asked of one address to another, so that an example can name an
+// address that its readers have.
+func Redirect(address, to string) {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	dial := transport.DialContext
+	transport.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if addr == address {
+			addr = to
+		}
+		return dial(ctx, network, addr)
+	}
+	http.DefaultTransport = transport
 }
 
 // Trust has the client trust an authority, and show certificates where some are given.

@@ -1,14 +1,11 @@
 package approvals_test
 
 import (
-	"context"
 	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/elliptic"
 	"crypto/rand"
 	"fmt"
-	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -330,29 +327,18 @@ func withAgents() (stop func(), err error) {
 	if err != nil {
 		return stop, err
 	}
-	s, err := server.New(server.Config{Listen: "127.0.0.1:0", Data: data, PublicURL: url, Program: server.Program{Source: pdptest.Bundle(map[string]string{"a.cedar": `
+	addr, stopServer, err := pdptest.Serve(pdptest.Bundle(map[string]string{"a.cedar": `
 @id("capability-suffices")
 permit (principal is agent, action == Action::"tool.invoke", resource is tool) when { context.pdp.capability.held };
 @id("capability-granted")
-permit (principal == agent::"agent-a", action == Action::"capability.grant", resource == tool::"agent-b:restart");`})}})
-	if err == nil {
-		err = s.Start(context.Background())
+permit (principal == agent::"agent-a", action == Action::"capability.grant", resource == tool::"agent-b:restart");`}), func(c *server.Config) { c.Data, c.PublicURL = data, url })
+	stop = func() {
+		stopServer()
+		_ = os.RemoveAll(data)
 	}
 	if err != nil {
 		return stop, err
 	}
-	stop = func() {
-		_ = s.Stop(context.Background())
-		_ = os.RemoveAll(data)
-	}
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	dial := transport.DialContext
-	transport.DialContext = func(ctx context.Context, network, to string) (net.Conn, error) {
-		if to == address {
-			to = s.Addr()
-		}
-		return dial(ctx, network, to)
-	}
-	http.DefaultTransport = transport
+	pdptest.Redirect(address, addr)
 	return stop, os.Setenv("AGENTS_KEY", key)
 }

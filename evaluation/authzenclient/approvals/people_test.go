@@ -16,6 +16,7 @@ import (
 	"policy-service/evaluation/authzenclient"
 	"policy-service/evaluation/authzenclient/approvals"
 	"policy-service/pdp"
+	"policy-service/pdp/pdptest"
 	"policy-service/pdp/pdptest/inside/auth"
 	"policy-service/pdp/pdptest/inside/server"
 	"policy-service/policies"
@@ -30,19 +31,18 @@ func withPeople() (stop func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	var s *server.Server
+	stopServer := func() {}
 	stop = func() {
-		if s != nil {
-			_ = s.Stop(context.Background())
-		}
+		stopServer()
 		_ = os.RemoveAll(data)
 	}
+	var addr string
 	pep, frank, err := keysIn(data)
 	if err == nil {
-		s, err = starterWithApprovals(data)
+		addr, stopServer, err = starterWithApprovals(data)
 	}
 	if err == nil {
-		err = errors.Join(os.Setenv("PDP_URL", "http://"+s.Addr()), os.Setenv("PDP_KEY", pep), os.Setenv("STATE_DIRECTORY", data))
+		err = errors.Join(os.Setenv("PDP_URL", "http://"+addr), os.Setenv("PDP_KEY", pep), os.Setenv("STATE_DIRECTORY", data))
 	}
 	if err == nil {
 		err = asked(frank)
@@ -66,10 +66,10 @@ func keysIn(data string) (pep, frank string, err error) {
 	return pep, frank, err
 }
 
-func starterWithApprovals(data string) (*server.Server, error) {
+func starterWithApprovals(data string) (addr string, stop func(), err error) {
 	const file, once = "obligations.yaml", "valid_for: 15m"
 	files := fstest.MapFS{}
-	err := fs.WalkDir(policies.Starter(), ".", func(name string, d fs.DirEntry, err error) error {
+	err = fs.WalkDir(policies.Starter(), ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
@@ -81,13 +81,9 @@ func starterWithApprovals(data string) (*server.Server, error) {
 		return err
 	})
 	if err != nil {
-		return nil, err
+		return "", func() {}, err
 	}
-	s, err := server.New(server.Config{Program: server.Program{Source: pdp.FS(files)}, Listen: "127.0.0.1:0", Data: data})
-	if err == nil {
-		err = s.Start(context.Background())
-	}
-	return s, err
+	return pdptest.Serve(pdp.FS(files), func(c *server.Config) { c.Data = data })
 }
 
 // asked does as the examples do, up to where people are asked, and has frank approve.

@@ -23,7 +23,6 @@ import (
 	"policy-service/evaluation/coaz"
 	"policy-service/evaluation/coaz/sdkpep"
 	"policy-service/pdp/pdptest"
-	"policy-service/pdp/pdptest/inside/server"
 )
 
 const resource = "https://mcp.example.com"
@@ -44,19 +43,16 @@ var bundle = map[string]string{
 
 // TestMain starts a server on the bundle, and sets PDP_URL to its address for the example.
 func TestMain(m *testing.M) {
-	s, err := server.New(server.Config{Program: server.Program{Source: pdptest.Bundle(bundle)}, Listen: "127.0.0.1:0"})
+	addr, stop, err := pdptest.Serve(pdptest.Bundle(bundle))
 	if err == nil {
-		err = s.Start(context.Background())
-	}
-	if err == nil {
-		err = os.Setenv("PDP_URL", "http://"+s.Addr())
+		err = os.Setenv("PDP_URL", "http://"+addr)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 	code := m.Run()
-	_ = s.Stop(context.Background())
+	stop()
 	os.Exit(code)
 }
 

@@ -7,7 +7,6 @@ import "policy-service/pdp/internal/server"
 type (
 	Config          = server.Config
 	Program         = server.Program
-	Server          = server.Server
 	WitnessesConfig = server.WitnessesConfig
 )
 
