@@ -37,7 +37,6 @@ import (
 	"policy-service/pdp/pdptest/counted"
 	"policy-service/pdp/pdptest/etcdtest"
 	"policy-service/pdp/pdptest/inside/auth"
-	"policy-service/pdp/pdptest/inside/c2sp"
 	state "policy-service/pdp/pdptest/inside/cluster"
 	"policy-service/pdp/pdptest/inside/decisionlog"
 	"policy-service/pdp/pdptest/inside/server"
@@ -1102,7 +1101,7 @@ func (s *troubled) merges(said logsOfAll) {
 	}
 	content, err := os.ReadFile(merged)
 	must(s.T, err)
-	trusted, err := c2sp.ParsePolicy([]byte(keys + "quorum none\n"))
+	trusted, err := verify.ParsePolicy([]byte(keys + "quorum none\n"))
 	must(s.T, err)
 	for range 50 {
 		at, bit := s.random.IntN(len(content)), byte(1)<<s.random.IntN(8)

@@ -99,7 +99,7 @@ func (c verifyCommand) options(s cli.Streams) (o verify.Options, err error) {
 	if c.Policy != "" {
 		text, err := cli.Read(string(c.Policy), s.In, c2sp.MaxPolicyBytes)
 		if err == nil {
-			o.Policy, err = c2sp.ParsePolicy(text)
+			o.Policy, err = verify.ParsePolicy(text)
 		}
 		if err != nil {
 			return o, fmt.Errorf("cannot read the policy %s: %w; try what policy-service log key --policy printed", c.Policy, err)

@@ -4,7 +4,4 @@ package c2sp
 
 import "policy-service/pdp/internal/decisionlog/c2sp"
 
-var (
-	ParsePolicy = c2sp.ParsePolicy
-	ParseProof  = c2sp.ParseProof
-)
+var ParseProof = c2sp.ParseProof
