@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -81,10 +80,7 @@ func importsAccess(t *testing.T, rounds int) (took []time.Duration) {
 			"type": "tool_access_policy", "policy": {"mode": "allowlist", "default": "deny", "rules": [
 				{"agent": "agent-a", "tools": ["read_file", "list_files"], "expires": "9999-01-02T00:00:00Z"},
 				{"agent": "user-1", "tools": "*", "requires_approval": true}]}}}`)
-		args := []string{"access", "import", filepath.Join(dir, "message.json"), "--policies", filepath.Join(dir, "bundle"), "--tenant", tenant}
-		if said, err := exec.CommandContext(t.Context(), "policy-service", args...).CombinedOutput(); err != nil {
-			t.Fatalf("%v\n%s", err, said)
-		}
+		runCommand(t, "access", "import", filepath.Join(dir, "message.json"), "--policies", filepath.Join(dir, "bundle"), "--tenant", tenant)
 		written := time.Now()
 		tick := time.NewTicker(10 * time.Millisecond)
 		defer tick.Stop()
