@@ -93,6 +93,8 @@ func main() {
 
 type house struct {
 	packages map[string]listed // all that is built, by import path
+	files    *token.FileSet
+	types    types.Importer // reads what the go command compiled, each package once
 	faults   int
 }
 
@@ -108,7 +110,8 @@ func list() (*house, error) {
 		"{{.ImportPath}}\t{{.Export}}\t{{.Dir}}\t{{join .Deps \" \"}}\t{{join .GoFiles \" \"}}", "./...")
 	goList.Stderr = os.Stderr
 	out, err := goList.Output()
-	h := &house{packages: map[string]listed{}}
+	h := &house{packages: map[string]listed{}, files: token.NewFileSet()}
+	h.types = importer.ForCompiler(h.files, "gc", func(path string) (io.ReadCloser, error) { return os.Open(h.packages[path].export) })
 	for line := range strings.Lines(string(out)) {
 		w := strings.Split(strings.TrimSuffix(line, "\n"), "\t")
 		h.packages[w[0]] = listed{w[1], w[2], strings.Fields(w[3]), strings.Fields(w[4])}
@@ -119,11 +122,6 @@ func list() (*house, error) {
 func (h *house) fault(format string, args ...any) {
 	h.faults++
 	fmt.Printf(format+"\n", args...)
-}
-
-// importer returns what reads the packages that the go command compiled.
-func (h *house) importer(files *token.FileSet) types.Importer {
-	return importer.ForCompiler(files, "gc", func(path string) (io.ReadCloser, error) { return os.Open(h.packages[path].export) })
 }
 
 func (h *house) checkHeavy() {
@@ -148,9 +146,7 @@ func (h *house) checkHeavy() {
 // a value of the type from a third package. It compares the fields themselves, so that neither an alias nor a struct that
 // embeds the type hides one.
 func (h *house) checkClosed(home, name string, rooms []string, because string) error {
-	files := token.NewFileSet()
-	from := h.importer(files)
-	in, err := from.Import(module + home)
+	in, err := h.types.Import(module + home)
 	if err != nil {
 		return err
 	}
@@ -173,14 +169,14 @@ func (h *house) checkClosed(home, name string, rooms []string, because string) e
 		}
 		var parsed []*ast.File
 		for _, file := range p.files {
-			syntax, err := parser.ParseFile(files, filepath.Join(p.dir, file), nil, parser.SkipObjectResolution)
+			syntax, err := parser.ParseFile(h.files, filepath.Join(p.dir, file), nil, parser.SkipObjectResolution)
 			if err != nil {
 				return err
 			}
 			parsed = append(parsed, syntax)
 		}
 		info := types.Info{Uses: map[*ast.Ident]types.Object{}}
-		if _, err := (&types.Config{Importer: from}).Check(path, files, parsed, &info); err != nil {
+		if _, err := (&types.Config{Importer: h.types}).Check(path, h.files, parsed, &info); err != nil {
 			return err
 		}
 		for at, object := range info.Uses {
@@ -188,7 +184,7 @@ func (h *house) checkClosed(home, name string, rooms []string, because string) e
 				continue
 			}
 			if used = true; !slices.Contains(rooms, room) {
-				h.fault("%s: %s uses the field %s of %s.%s and must not, because %s", files.Position(at.Pos()), room, object.Name(), home, name, because)
+				h.fault("%s: %s uses the field %s of %s.%s and must not, because %s", h.files.Position(at.Pos()), room, object.Name(), home, name, because)
 			}
 		}
 	}
@@ -201,14 +197,13 @@ func (h *house) checkClosed(home, name string, rooms []string, because string) e
 // checkPublic reports what has exported names without being public, and each public name that shows a type of a hidden
 // package to which no public package gives a name. The fields and methods of such a name count too, also if it is an alias.
 func (h *house) checkPublic() error {
-	from := h.importer(token.NewFileSet())
 	scopes, named, used := map[string]*types.Scope{}, map[string]bool{}, map[string]bool{}
 	for path := range h.packages {
 		room, ours := strings.CutPrefix(path, module)
 		if !ours || isHidden(path) || strings.HasPrefix(room+"/", "pdp/pdptest/") {
 			continue
 		}
-		p, err := from.Import(path)
+		p, err := h.types.Import(path)
 		if err != nil {
 			return err
 		}
