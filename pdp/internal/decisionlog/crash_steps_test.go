@@ -4,6 +4,7 @@ package decisionlog
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -18,10 +19,12 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/pdp/internal/decisionlog/journal"
+	"policy-service/pdp/pdptest/night"
 )
 
 // TestCrashAtEachStep kills a process at each step of the log and of its journal, when it comes there first, and at a
@@ -29,8 +32,8 @@ import (
 // gate a process is killed once at each step, and make soak does this a thousand times.
 // It takes more than a second: 26 processes, one after the other, of which each log is verified.
 func TestCrashAtEachStep(t *testing.T) {
-	if plan := os.Getenv("DECISIONLOG_STEP"); plan != "" {
-		appendUntilStep(os.Getenv("DECISIONLOG_DATA"), plan)
+	if plan := os.Getenv(killedPlan); plan != "" {
+		appendUntilStep(os.Getenv(killedData), plan)
 	}
 	steps := slices.Concat(Steps(), journal.Steps())
 	rounds := len(steps)
@@ -82,39 +85,51 @@ type lives struct {
 // live runs a process until it comes to a step for the nth time, where it is killed. It reports whether it came there.
 func (l *lives) live(step string, n int) (killed bool) {
 	l.Helper()
-	cmd := exec.CommandContext(l.Context(), os.Args[0], "-test.run=^TestCrashAtEachStep$")
-	cmd.Env = append(os.Environ(), "DECISIONLOG_DATA="+l.data, "DECISIONLOG_STEP="+step+" "+strconv.Itoa(n))
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		l.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		l.Fatal(err)
-	}
-	for lines := bufio.NewScanner(out); lines.Scan(); { // on after it was killed: what it had said counts
-		switch what, text, _ := strings.Cut(lines.Text(), " "); what {
+	killed = runUntilKilled(l.T, "TestCrashAtEachStep", l.data, step+" "+strconv.Itoa(n), func(what, text string, _ func()) bool {
+		switch what {
 		case "answered":
 			l.answered[text+".0"], l.answered[text+".1"] = true, true
 		case "checkpoint":
 			note, err := base64.StdEncoding.DecodeString(text)
-			if err != nil {
-				l.Fatal(err)
-			}
+			must(l, err)
 			l.checkpoint = string(note)
 		default:
-			l.Error(lines.Text())
+			return false
 		}
-	}
-	var exit *exec.ExitError
-	if err := cmd.Wait(); errors.As(err, &exit) && exit.Sys().(syscall.WaitStatus).Signal() == syscall.SIGKILL {
-		killed = true
-	} else if err != nil {
-		l.Fatal(err)
-	}
+		return true
+	})
 	if l.checkpoint != "" { // else the log may not even be there
 		l.judge(l.checkpoint)
 	}
 	return killed
+}
+
+// The process that is killed runs a test with these variables: a directory, and what to do there.
+const (
+	killedData = "DECISIONLOG_DATA"
+	killedPlan = "DECISIONLOG_PLAN"
+)
+
+// runUntilKilled runs a test in a process of its own, and reports whether that was killed. hear gets each line of it, also
+// those from before it was killed, and what kills it. It reports whether it expects the line.
+func runUntilKilled(t *testing.T, test, data, plan string, hear func(what, text string, kill func()) bool) (killed bool) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+test+"$")
+	cmd.Env = append(os.Environ(), killedData+"="+data, killedPlan+"="+plan)
+	out, err := cmd.StdoutPipe()
+	must(t, err)
+	must(t, cmd.Start())
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		if what, text, _ := strings.Cut(lines.Text(), " "); !hear(what, text, func() { _ = cmd.Process.Kill() }) {
+			t.Error(lines.Text())
+		}
+	}
+	var exit *exec.ExitError
+	if err = cmd.Wait(); errors.As(err, &exit) && exit.Sys().(syscall.WaitStatus).Signal() == syscall.SIGKILL {
+		return true
+	}
+	must(t, err)
+	return false
 }
 
 // judge verifies what is there, with a checkpoint or without one.
@@ -134,9 +149,7 @@ func (l *lives) end() {
 	if l.checkpoint != "" {
 		l.judge("")
 	}
-	if err := mustOpen(l, l.data, Options{On: Hooks{Checkpoint: func(note []byte) { l.checkpoint = string(note) }}}).Close(); err != nil {
-		l.Fatal(err)
-	}
+	must(l, mustOpen(l, l.data, Options{On: Hooks{Checkpoint: func(note []byte) { l.checkpoint = string(note) }}}).Close())
 	l.judge(l.checkpoint)
 	seen := map[string]int{}
 	for _, line := range verify(l, l.data) {
@@ -224,4 +237,98 @@ func callOf(id string, n int) []Entry {
 	}
 	first.Request.Context = jsontext.Value(`"` + strings.Repeat("x", size) + `"`)
 	return []Entry{first, second}
+}
+
+// TestRemovalsAreKilled kills a process that redacts and retires, at any moment. The log it leaves verifies, and what it
+// said was gone is gone.
+func TestRemovalsAreKilled(t *testing.T) {
+	if os.Getenv(killedPlan) != "" {
+		removeForEver(os.Getenv(killedData))
+	}
+	data := memory(t)
+	for round := range night.Cases(30) {
+		many, after := 1+rand.IntN(12), time.Duration(rand.IntN(20))*time.Millisecond
+		var gone []string
+		killed := runUntilKilled(t, "TestRemovalsAreKilled", data, "remove", func(what, id string, kill func()) bool {
+			if gone = append(gone, "content-of-"+id+`"`); len(gone) == many {
+				time.AfterFunc(after, kill)
+			}
+			return what == "gone"
+		})
+		must(t, JudgeDirectory(data))
+		must(t, mustOpen(t, data, Options{}).Close())
+		must(t, JudgeDirectory(data))
+		k := &kept{T: t, data: data}
+		files, left := k.holding(gone...), k.left()
+		if !killed || len(files) > 0 || left != nil {
+			t.Fatalf("round %d: killed %v, content is in %v, left behind: %v", round, killed, files, left)
+		}
+	}
+}
+
+// removeForEver is the process that is killed.
+func removeForEver(data string) {
+	l, err := Open(data, Options{})
+	if err == nil {
+		_, err = l.Checkpoint(context.Background()) // without one nothing says what the log was
+	}
+	for i := 0; err == nil; i++ {
+		id := fmt.Sprintf("%d-%d", os.Getpid(), i)
+		err = l.Append(context.Background(), []Entry{entryOf(id, true), entryOf(id+"-b", false)})
+		if err == nil && i%2 == 0 {
+			if err = l.Redact(context.Background(), "", id, "on request"); err == nil {
+				fmt.Println("gone " + id)
+			}
+		}
+		if err == nil && i%5 == 4 {
+			_, err = l.Retain(context.Background(), Retention{Bytes: 1 << 20}, time.Now())
+		}
+	}
+	fmt.Println(err)
+	os.Exit(1)
+}
+
+// TestTwoStartsDuringReplay: who starts while another process replays is refused. If that is killed, the next one begins
+// again.
+func TestTwoStartsDuringReplay(t *testing.T) {
+	if os.Getenv(killedPlan) != "" {
+		_, err := Open(os.Getenv(killedData), Options{On: Hooks{Step: func(step string) {
+			if step == StepFill {
+				fmt.Println(step)
+				select {}
+			}
+		}}})
+		fmt.Println("nobody killed it:", err)
+		os.Exit(1)
+	}
+	k := keep(t, "")
+	k.crashed()
+	runUntilKilled(t, "TestTwoStartsDuringReplay", k.data, "replay", func(what, _ string, kill func()) bool {
+		if l, err := Open(k.data, Options{LockTimeout: time.Millisecond}); !errors.Is(err, ErrLocked) {
+			t.Errorf("a second one: %v, %v", l, err)
+		}
+		kill()
+		return what == StepFill
+	})
+	must(t, mustOpen(t, k.data, Options{}).Close())
+	lines := verify(t, k.data)
+	if k.onRecord(lines, k.answered); !bytes.Contains(lines[13], []byte(`"replayed":12`)) {
+		t.Errorf("got %s", lines[13])
+	}
+}
+
+// TestCrashOfTheJournalAlone: the segment of a log that was stopped in good order has nothing new, so it does not tell
+// that there was a crash.
+func TestCrashOfTheJournalAlone(t *testing.T) {
+	t.Parallel()
+	k := keepLog(t)
+	k.reopen()
+	k.hooks.hold()
+	k.ok(k.pend("a", "a+"))
+	data := asKilled(t, k.data)
+	k.ok(mustOpen(t, data, Options{}).Close())
+	lines := verify(t, data)
+	if last := lines[len(lines)-1]; len(lines) != 4 || !bytes.Contains(last, []byte(EventCrash)) || !bytes.Contains(last, []byte(`"replayed":2`)) {
+		t.Errorf("%d records, and the last one is %s", len(lines), last)
+	}
 }

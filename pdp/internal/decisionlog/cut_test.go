@@ -2,7 +2,6 @@ package decisionlog_test
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -120,37 +119,5 @@ func TestNoByteOfACheckpointLocksOut(t *testing.T) {
 		if err := decisionlog.CheckKey(data); err != nil {
 			t.Errorf("byte %d: %v", n, err)
 		}
-	}
-}
-
-// TestALogThatWasHardlyBegun: the first start of a process that ends at any step is no log that was cut.
-func TestALogThatWasHardlyBegun(t *testing.T) {
-	t.Parallel()
-	for _, at := range []string{decisionlog.StepPrepare, decisionlog.StepPrepared, decisionlog.StepCommit, decisionlog.StepCommitted} {
-		data, older := t.TempDir(), filepath.Join(t.TempDir(), "crashed")
-		var once error
-		copied := false
-		options := decisionlog.Options{On: decisionlog.Hooks{Step: func(step string) {
-			if step == at && !copied {
-				copied, once = true, os.CopyFS(older, os.DirFS(data))
-			}
-		}}}
-		log, err := decisionlog.Open(data, options)
-		if err = errors.Join(err, once); err == nil {
-			err = log.Close()
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := os.Lstat(filepath.Join(older, decisionlog.KeyFile)); err == nil {
-			t.Errorf("%s: the key has its name", at)
-		}
-		for n, name := range []string{decisionlog.NextKeyFile} {
-			if err := os.Chmod(filepath.Join(older, name), 0o600); err != nil {
-				t.Fatal(fmt.Sprint(n), err)
-			}
-		}
-		appendTo(t, older)
-		appendTo(t, older)
 	}
 }

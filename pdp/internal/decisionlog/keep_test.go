@@ -2,6 +2,7 @@ package decisionlog
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +11,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,27 +22,103 @@ import (
 // kept is a log under test, and the lines it is to have, as they were first seen.
 type kept struct {
 	*testing.T
-	data  string
-	log   *Log
-	lines [][]byte
-	gone  map[int64]string // sequence → why
-	// pended are the ids of what was appended without looking for it.
-	pended map[string]bool
+	data    string
+	options Options
+	disk    *faults // has the journal
+	log     *Log
+	lines   [][]byte
+	gone    map[int64]string // sequence → why
+	going   map[int64]string // what the removal that was prepared has gone
+	// answered says of each id that was asked for whether that was answered, first has the lines of these.
+	answered map[string]bool
+	first    map[string][]byte
+	hooks    hooks
 }
 
 func keepLog(t *testing.T) *kept {
-	k := &kept{T: t, data: memory(t), gone: map[int64]string{}, pended: map[string]bool{}}
+	k := keep(t, memory(t))
 	k.open()
-	t.Cleanup(func() { k.ok(k.log.Close()) })
 	return k
+}
+
+// keep returns a log that is not open yet.
+func keep(t *testing.T, data string) *kept {
+	k := &kept{T: t, data: data, disk: newFaults(), gone: map[int64]string{}, going: map[int64]string{}}
+	k.answered, k.first = map[string]bool{}, map[string][]byte{}
+	k.options = k.disk.options(Options{Checkpoints: Checkpoints{Every: time.Hour, Idle: time.Hour}, Index: true})
+	k.options.Journal.Size, k.options.Journal.Step, k.options.On.Step = 0, k.hooks.come, k.hooks.come
+	k.options.On.Checkpoint = func(note []byte) { k.hooks.signed.Store(new(string(note))) }
+	t.Cleanup(func() {
+		k.hooks.goOn()
+		if k.log != nil {
+			k.ok(k.log.Close())
+		}
+	})
+	return k
+}
+
+// hooks are called at each step of a log and of its journal.
+type hooks struct {
+	mu     sync.Mutex
+	stands chan struct{}          // while it is there, the segment gets nothing of what is answered
+	meet   func(step string)      // nil does nothing
+	signed atomic.Pointer[string] // the newest checkpoint
+}
+
+func (h *hooks) come(step string) {
+	h.mu.Lock()
+	stands, meet := h.stands, h.meet
+	h.mu.Unlock()
+	if step == StepFill && stands != nil {
+		<-stands
+	}
+	if meet != nil {
+		meet(step)
+	}
+}
+
+// set calls a function at each step from now on.
+func (h *hooks) set(meet func(step string)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.meet = meet
+}
+
+// hold keeps what is answered in the journal alone, until goOn.
+func (h *hooks) hold() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.stands = make(chan struct{})
+}
+
+func (h *hooks) goOn() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.stands != nil {
+		close(h.stands)
+		h.stands = nil
+	}
+}
+
+// holds reports whether the writer fills nothing.
+func (h *hooks) holds() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.stands != nil
 }
 
 func (k *kept) open() {
 	k.Helper()
-	l, err := Open(k.data, Options{Checkpoints: Checkpoints{Every: time.Hour, Idle: time.Hour}, Index: true})
-	k.ok(err)
-	k.log = l
+	k.ok(k.start(k.Context()))
 	k.look()
+}
+
+func (k *kept) start(context.Context) error {
+	l, err := Open(k.data, k.options)
+	if err == nil {
+		k.log = l
+	}
+	return err
 }
 
 func (k *kept) reopen() {
@@ -73,8 +152,7 @@ func (k *kept) append(ids ...string) {
 	for _, id := range ids {
 		entries = append(entries, entryOf(id, len(id)%2 == 0))
 	}
-	err := k.log.Append(k.Context(), entries)
-	k.ok(err)
+	k.ok(k.ask(entries...))
 	k.look()
 }
 
@@ -181,4 +259,40 @@ func snapshotNow(tb testing.TB, l *Log) *Snapshot {
 		tb.Fatal(err)
 	}
 	return s
+}
+
+// redaction is the removal of records that stand in one segment, which is sealed now.
+func (k *kept) redaction(ids ...string) *removal {
+	k.Helper()
+	var all []redacted
+	for _, id := range ids {
+		one, err := k.log.redactable(k.Context(), id)
+		k.ok(err)
+		all = append(all, one)
+		k.going[int64(one.sequence)] = WhyRedacted
+	}
+	k.look()
+	return k.log.redaction("", "on request", all)
+}
+
+// retirement is the removal of so many segments, which are all that are sealed.
+func (k *kept) retirement(many int) *removal {
+	k.Helper()
+	segments, reason, err := k.log.removals.expired(Retention{Age: time.Hour}, time.Now().Add(2*time.Hour))
+	k.ok(err)
+	if len(segments) != many || reason != "age" {
+		k.Fatalf("%d segments, %q", len(segments), reason)
+	}
+	for i := range segments[many-1].First + segments[many-1].Records {
+		k.going[int64(i)] = WhyRetired
+	}
+	k.look()
+	return k.log.retirement(segments, reason)
+}
+
+// left are files of removals that nobody finished.
+func (k *kept) left() []string {
+	left, err := filepath.Glob(filepath.Join(k.data, LogDir, "*"+nextSuffix))
+	k.ok(err)
+	return left
 }

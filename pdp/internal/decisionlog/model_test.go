@@ -29,7 +29,7 @@ func TestModel(t *testing.T) {
 }
 
 func model(t *testing.T, random *rand.Rand, steps int, failing bool) {
-	data, disk := memory(t), newFaults(0, 0)
+	data, disk := memory(t), newFaults()
 	options := disk.options(Options{SegmentBytes: int64(random.IntN(400_000) + 60_000), Checkpoints: Checkpoints{Records: random.IntN(40) + 1, Idle: time.Millisecond}})
 	ids, late := map[uint64]string{}, []string(nil)
 	l := mustOpen(t, data, options)
@@ -45,7 +45,7 @@ func model(t *testing.T, random *rand.Rand, steps int, failing bool) {
 	}
 	// look finds out where the records stand that nobody has looked for yet.
 	look := func() {
-		disk.next(0)
+		disk.next(0, 0)
 		for !works(l.Flush(t.Context())) { // what failed behind the last one
 		}
 		for _, id := range late {
@@ -55,11 +55,11 @@ func model(t *testing.T, random *rand.Rand, steps int, failing bool) {
 	}
 	for step := range steps {
 		if failing && random.IntN(12) == 0 {
-			disk.next(1 + random.IntN(4))
+			disk.next(1+random.IntN(4), 0)
 		}
 		switch random.IntN(20) {
 		case 0:
-			disk.next(0) // what fails then is for another test
+			disk.next(0, 0) // what fails then is for another test
 			if err := l.Close(); err != nil && !failing {
 				t.Fatal(err)
 			}
@@ -75,7 +75,7 @@ func model(t *testing.T, random *rand.Rand, steps int, failing bool) {
 			works(err)
 		case 4:
 			crash(l)
-			disk.next(0)
+			disk.next(0, 0)
 			l = mustOpen(t, data, options)
 		default:
 			var entries []Entry
@@ -102,7 +102,7 @@ func model(t *testing.T, random *rand.Rand, steps int, failing bool) {
 	if failing != disk.happened() {
 		t.Errorf("the disk failed: %v", !failing)
 	}
-	disk.next(0)
+	disk.next(0, 0)
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -2,8 +2,10 @@ package decisionlog
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -237,4 +239,73 @@ func replaceBy(t *testing.T, path string, change func(*bbolt.Tx) error) {
 	if err := errors.Join(db.Update(change), db.Close(), os.Rename(next, path)); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// TestNoRemovalOutlivesItsLog: a removal that is late does not touch a segment once another process may have the log, and
+// the next start finishes it. One that was given up ends before the next segment.
+func TestNoRemovalOutlivesItsLog(t *testing.T) {
+	t.Parallel()
+	k := keepLog(t)
+	k.append("a-1", "a-2", "a-3")
+	r := k.redaction("a-2")
+	steps := r.steps()
+	for _, step := range steps[:3] {
+		k.ok(step(t.Context()))
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if err := steps[3](ended); !errors.Is(err, context.Canceled) {
+		t.Errorf("given up: %v", err)
+	}
+	k.ok(k.log.Close())
+	if err := steps[3](t.Context()); !errors.Is(err, ErrClosed) {
+		t.Errorf("after the end of the log: %v", err)
+	}
+	for of, want := range map[string]string{r.segments[0].Path: r.files[0].Replaces, r.next[0]: r.files[0].Digest} {
+		if got, _, err := digestOf(of); err != nil || got != want {
+			t.Errorf("%s: %s, want %s: %v", of, got, want, err)
+		}
+	}
+	k.open()
+	k.gone = k.going
+	k.check()
+}
+
+// Records that are redacted together go in one new file of their segment, each with a record of its own. What is gone
+// already is passed over, and a redaction that is refused takes nothing.
+func TestRedactionOfSeveralRecords(t *testing.T) {
+	t.Parallel()
+	k := keepLog(t)
+	k.append("a-1", "a-2", "a-3")
+	k.ok(k.log.Rotate(t.Context()))
+	k.append("b-1", "b-2")
+	k.ok(k.log.Redact(t.Context(), "", "a-1", "on request"))
+	before := len(k.log.Segments())
+	done, err := k.log.RedactAll(t.Context(), "key:operator", "on request", "a-1", "a-2", "a-3", "b-2")
+	if k.ok(err); done != 3 {
+		t.Errorf("%d records", done)
+	}
+	k.look()
+	redacted := map[string]int{} // the digests of new files, and how many records name them
+	for n, line := range k.lines {
+		for _, id := range []string{"a-1", "a-2", "a-3", "b-2"} {
+			if strings.Contains(string(line), `"id":"`+id+`","time"`) {
+				k.gone[int64(n)] = WhyRedacted
+			}
+		}
+		if strings.Contains(string(line), `"caller":"key:operator"`) {
+			redacted[newFiles(line)[0].Digest]++
+		}
+	}
+	if len(redacted) != 2 || len(k.log.Segments()) > before+2 {
+		t.Errorf("the new files are %v, and there are %d segments after %d", redacted, len(k.log.Segments()), before)
+	}
+	k.contents(k.data, k.answered, "a-1", "a-2", "a-3", "b-2")
+	k.check()
+	if done, err := k.log.RedactAll(t.Context(), "", "on request", "b-1", "nosuch"); !errors.Is(err, ErrNotFound) || done != 0 {
+		t.Errorf("%d, %v", done, err)
+	}
+	k.contents(k.data, k.answered, "a-1", "a-2", "a-3", "b-2")
+	k.reopen()
+	k.check()
 }

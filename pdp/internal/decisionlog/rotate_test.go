@@ -2,6 +2,8 @@ package decisionlog
 
 import (
 	"context"
+	"errors"
+	"runtime"
 	"testing"
 	"time"
 
@@ -161,4 +163,50 @@ func TestSmallSegmentsAreNotSealedForEver(t *testing.T) {
 	if n := len(l.Segments()); n < 2 || n > 6 {
 		t.Errorf("5 appends made %d segments", n)
 	}
+}
+
+// TestRotationWithFramesPending: what was answered before a rotation is in the segment that is sealed. A call that comes
+// while no journal counts is answered once the next segment says which one does.
+func TestRotationWithFramesPending(t *testing.T) {
+	t.Parallel()
+	k, killed := keepLog(t), ""
+	k.hooks.hold()
+	for _, id := range []string{"a", "b", "c"} {
+		k.ok(k.pend(id+".0", id+".1"))
+	}
+	standing := func() (s Status) {
+		k.log.writer.frames.standing(k.log.Size, &s)
+		return s
+	}
+	if n := standing().Unfilled; n != 6 {
+		t.Fatalf("%d records are pending", n)
+	}
+	rotated, late := make(chan error), make(chan error, 1)
+	k.hooks.set(func(step string) {
+		if step != StepSealed {
+			return
+		}
+		go func() { late <- k.log.Append(t.Context(), []Entry{entryOf("late.0", true), entryOf("late.1", true)}) }()
+		for standing().Queued == 0 {
+			runtime.Gosched()
+		}
+		killed = asKilled(t, k.data)
+		if len(late) > 0 {
+			t.Error("it was answered while no journal counted")
+		}
+	})
+	go func() { rotated <- k.log.Rotate(t.Context()) }()
+	k.hooks.goOn()
+	k.ok(errors.Join(<-rotated, <-late))
+	sealed := k.log.Segments()[0]
+	for id, want := range map[string]bool{"a.0": true, "b.0": true, "c.1": true, "late.0": false} {
+		if n := sequenceOf(t, k.log, id); n < sealed.First+sealed.Records != want {
+			t.Errorf("%s is record %d, and the sealed segment has %d", id, n, sealed.Records)
+		}
+	}
+	k.ok(k.log.Close())
+	k.onRecord(verify(t, k.data), k.answered)
+	k.ok(mustOpen(t, killed, Options{}).Close())
+	k.answered["late.0"], k.answered["late.1"] = false, false
+	k.onRecord(verify(t, killed), k.answered)
 }

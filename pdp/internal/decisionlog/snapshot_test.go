@@ -55,14 +55,11 @@ func (k *kept) again(l look) (changed bool) {
 func TestSettledAcrossRemovals(t *testing.T) {
 	t.Parallel()
 	redaction := func(k *kept) []func(context.Context) error {
-		r, _ := k.redaction("a-2")
-		return r.steps()
+		return k.redaction("a-2").steps()
 	}
 	retention := func(k *kept) []func(context.Context) error {
 		k.ok(k.log.Rotate(t.Context()))
-		segments, reason, err := k.log.removals.expired(Retention{Age: time.Hour}, time.Now().Add(2*time.Hour))
-		k.ok(err)
-		return k.log.retirement(segments, reason).steps()
+		return k.retirement(1).steps()
 	}
 	readers := [][]string{nil, {"default"}, {"acme"}}
 	for name, steps := range map[string]func(*kept) []func(context.Context) error{"redaction": redaction, "retention": retention} {
@@ -139,15 +136,13 @@ func (k *kept) newMoment() Moment {
 // While nothing can be written, what was sealed before is exported.
 func TestSettledWhileWritingFails(t *testing.T) {
 	t.Parallel()
-	data := memory(t)
-	l, err := Open(data, Options{Checkpoints: Checkpoints{Every: time.Hour, Idle: time.Hour}, RetryEvery: time.Hour})
-	k := &kept{T: t, data: data, log: l, gone: map[int64]string{}}
-	k.ok(err)
-	defer func() { _ = l.Close() }()
+	k := keep(t, memory(t))
+	k.options.RetryEvery = time.Hour
+	k.open()
 	k.append("a-1", "a-2")
-	k.ok(l.Rotate(t.Context()))
+	k.ok(k.log.Rotate(t.Context()))
 	k.append("a-3")
-	k.ok(l.writer.order(t.Context(), func() error { l.writer.fail(errors.New("the disk")); return nil }))
+	k.ok(k.log.writer.order(t.Context(), func() error { k.log.writer.fail(errors.New("the disk")); return nil }))
 	if got := k.settled(nil); got.moment.Size != 3 {
 		t.Errorf("got %+v, want the end of the sealed segment", got.moment)
 	}
