@@ -47,9 +47,7 @@ func (c *counted) open() {
 
 func (c *counted) ok(err error) {
 	c.Helper()
-	if err != nil {
-		c.Fatal(err)
-	}
+	must(c.T, err)
 }
 
 // puts puts a decision of a caller on record.

@@ -19,9 +19,7 @@ import (
 func lineOf(t *testing.T, e Entry) string {
 	t.Helper()
 	p, err := prepare(&e, e.ID, Options{}.withDefaults().Kinds)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return strings.TrimPrefix(string(p.body), ",")
 }
 
@@ -72,9 +70,7 @@ func TestNoRegistrationIsNotAnEmptyOne(t *testing.T) {
 	for id, declared := range map[string][]string{"none": nil, "empty": {}, "some": {"log"}} {
 		mustAppend(t, l, Entry{ID: id, Kind: KindDecision, Declared: declared, Decision: &Decision{}})
 		record, err := l.ByID(id)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		r, err := l.Recorded(record.Line)
 		if err != nil || fmt.Sprintf("%#v", r.Declared) != fmt.Sprintf("%#v", declared) {
 			t.Errorf("%s: got %#v, %v", id, r.Declared, err)
@@ -97,9 +93,7 @@ func askedOf(t *testing.T, line, batch string) (string, []evaluation.Hidden, err
 		return "", nil, err
 	}
 	text, err := q.MarshalJSON()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if q.Shape == evaluation.Native {
 		return "native: " + string(text), hidden, nil
 	}
@@ -315,9 +309,7 @@ func TestRecordsAreFoundByWhatWasOverruled(t *testing.T) {
 		}
 		mustAppend(t, l, e)
 	}
-	if err := l.Rotate(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.Rotate(t.Context()))
 	found := func(when string) {
 		t.Helper()
 		page, err := l.Query(t.Context(), Query{Filter: Filter{Policy: "asks"}, Limit: 100})
@@ -353,7 +345,5 @@ func indexOfVersion2(t *testing.T, name, term string) {
 	if err == nil {
 		err = db.Close()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }

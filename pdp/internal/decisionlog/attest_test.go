@@ -56,16 +56,12 @@ func TestNobodyHidesAStep(t *testing.T) {
 			for n := range 12 {
 				mustAppend(t, l, entry(fmt.Sprint("decision ", n)), stepOf([]string{"mine", "other"}[n%2], fmt.Sprint("step ", n)))
 			}
-			if err := l.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, l.Close())
 			db, err := boltfile.Open(segmentPath(data, 1), ErrDamaged, boltfile.ToWrite, bbolt.Options{})
 			if err == nil {
 				err = errors.Join(db.Update(edit), boltfile.Close(db, ErrDamaged))
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			var found []string
 			l, err = Open(data, options)
 			if err == nil {
@@ -97,9 +93,7 @@ func TestRedactedStepIsExplained(t *testing.T) {
 	t.Parallel()
 	l := mustOpen(t, memory(t), Options{Kinds: []string{kindStep}})
 	mustAppend(t, l, entry("gone"), stepOf("mine", "step"))
-	if err := l.Redact(t.Context(), "", "gone", "erasure request"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.Redact(t.Context(), "", "gone", "erasure request"))
 	steps, gone := 0, 0
 	err := l.Naming(t.Context(), 0, map[string]bool{"mine": true}, func(r Record) error {
 		if steps++; r.Line == nil {

@@ -332,8 +332,6 @@ func TestARecordOfABatchIsNoDecision(t *testing.T) {
 func (l *Log) mustLine(t *testing.T, id string) []byte {
 	t.Helper()
 	r, err := l.ByID(id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return r.Line
 }

@@ -43,9 +43,7 @@ func appendStrict(b *testing.B, callers int) {
 	wg.Wait()
 	b.StopTimer()
 	used := cpu() - before
-	if err := l.Close(); err != nil {
-		b.Fatal(err)
-	}
+	must(b, l.Close())
 	b.ReportMetric(float64(records)/float64(commits), "records/commit")
 	b.ReportMetric(float64(used.Microseconds())/float64(b.N), "cpu-µs/record")
 	b.ReportMetric(float64(size)/float64(records), "line-bytes/record")

@@ -19,21 +19,15 @@ func TestBundlesKeepEveryFileOnce(t *testing.T) {
 	data := memory(t)
 	dir := bundlesDir(data)
 	b, err := OpenBundles(data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	first := map[string][]byte{"a.cedar": []byte("permit(principal,action,resource);"), "b.cedar": []byte("forbid(principal,action,resource);")}
 	second := maps.Clone(first)
 	second["b.cedar"] = []byte("// empty")
 	for _, files := range []map[string][]byte{first, second, first} {
 		digest, err := b.Put(files)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		got, err := b.Files(digest)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if diff := cmp.Diff(files, got); diff != "" {
 			t.Error(diff)
 		}
@@ -49,22 +43,16 @@ func TestBundlesRefuseAlteredFiles(t *testing.T) {
 	data := memory(t)
 	dir := bundlesDir(data)
 	b, err := OpenBundles(data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	files := map[string][]byte{"a.cedar": []byte("permit(principal,action,resource);")}
 	digest, err := b.Put(files)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	names, _ := filepath.Glob(filepath.Join(dir, "*"))
 	for _, name := range names {
 		whole, _ := os.ReadFile(name)
 		altered := slices.Clone(whole)
 		altered[3] ^= 1
-		if err := os.WriteFile(name, altered, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(name, altered, 0o600))
 		if got, err := b.Files(digest); err == nil {
 			t.Errorf("with %s altered: %q", filepath.Base(name), got)
 		}
@@ -82,16 +70,12 @@ func TestBundlesRefuseAlteredFiles(t *testing.T) {
 func TestBundlesListNoFile(t *testing.T) {
 	t.Parallel()
 	b, err := OpenBundles(memory(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	hash := func(content string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(content))) }
 	const secret = "permit(principal,action,resource);"
 	forged := hash(secret) + "  : {type: log}\n" // YAML, of an obligation
 	digest, err := b.Put(map[string][]byte{"tenants/a/a.cedar": []byte(secret), "tenants/b/obligations.yaml": []byte(forged)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if got, err := b.Listed(digest); err != nil || len(got) != 2 {
 		t.Errorf("got %q, %v", got, err)
 	}
@@ -104,9 +88,7 @@ func TestBundlesListNoFile(t *testing.T) {
 func TestBundlesKnowOnlyDigests(t *testing.T) {
 	t.Parallel()
 	b, err := OpenBundles(memory(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, digest := range []string{"", "h1:", "../../etc/passwd", "h1:AAAA", "h1:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU="} {
 		if _, err := b.Files(digest); !errors.Is(err, ErrNoSuchBundle) {
 			t.Errorf("%q: %v", digest, err)

@@ -23,9 +23,7 @@ func unpack(t *testing.T, files []Copied) (dir string) {
 		if err == nil {
 			err = os.WriteFile(path, content, 0o600)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 	CloseAll(files)
 	return dir
@@ -47,9 +45,7 @@ func TestCopy(t *testing.T) {
 	}
 	mustAppend(t, l, entry("before"), entry("to-go"))
 	last, files, err := l.Copy(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	appends.Wait()
 	mustAppend(t, l, entry("after"))
 	if err := l.Redact(t.Context(), "", "to-go", "r"); err != nil { // before any byte was read
@@ -81,13 +77,9 @@ func TestCopyStopped(t *testing.T) {
 	if _, _, _, err := CopyStopped(data); !errors.Is(err, ErrLocked) {
 		t.Errorf("while it is open: %v", err)
 	}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.Close())
 	last, files, release, err := CopyStopped(data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := Open(data, Options{LockTimeout: 1}); !errors.Is(err, ErrLocked) {
 		t.Errorf("while it is copied: %v", err)
 	}

@@ -135,9 +135,7 @@ func runUntilKilled(t *testing.T, test, data, plan string, hear func(what, text 
 // judge verifies what is there, with a checkpoint or without one.
 func (l *lives) judge(checkpoint string) {
 	l.Helper()
-	if err := JudgeKept(l.data, checkpoint); err != nil {
-		l.Fatal(err)
-	}
+	must(l, JudgeKept(l.data, checkpoint))
 }
 
 // end opens the log, and looks for what was answered.

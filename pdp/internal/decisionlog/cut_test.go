@@ -16,9 +16,7 @@ func TestNoLogBeginsInThePlaceOfAnother(t *testing.T) {
 	remove := func(names ...string) func(t *testing.T, data, older string) {
 		return func(t *testing.T, data, _ string) {
 			for _, name := range names {
-				if err := os.RemoveAll(filepath.Join(data, name)); err != nil {
-					t.Fatal(err)
-				}
+				must(t, os.RemoveAll(filepath.Join(data, name)))
 			}
 		}
 	}
@@ -26,9 +24,7 @@ func TestNoLogBeginsInThePlaceOfAnother(t *testing.T) {
 		return func(t *testing.T, data, older string) {
 			for _, name := range names {
 				content, err := os.ReadFile(filepath.Join(older, name))
-				if err = errors.Join(err, os.WriteFile(filepath.Join(data, name), content, 0o600)); err != nil {
-					t.Fatal(err)
-				}
+				must(t, errors.Join(err, os.WriteFile(filepath.Join(data, name), content, 0o600)))
 			}
 		}
 	}
@@ -55,9 +51,7 @@ func TestNoLogBeginsInThePlaceOfAnother(t *testing.T) {
 			t.Parallel()
 			data := stopped(t)
 			older := filepath.Join(t.TempDir(), "older")
-			if err := os.CopyFS(older, os.DirFS(data)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.CopyFS(older, os.DirFS(data)))
 			appendTo(t, data)
 			for _, do := range c.do {
 				do(t, data, older)
@@ -76,18 +70,14 @@ func TestNoLogBeginsInThePlaceOfAnother(t *testing.T) {
 
 func put(t *testing.T, data, name string, content []byte) {
 	t.Helper()
-	if err := os.WriteFile(filepath.Join(data, name), content, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(data, name), content, 0o600))
 }
 
 // witnessed has the newest checkpoint as one that witnesses have cosigned.
 func witnessed(t *testing.T, data string) {
 	t.Helper()
 	signed, err := os.ReadFile(filepath.Join(data, decisionlog.CheckpointFile))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	put(t, data, decisionlog.WitnessedFile, signed)
 }
 
@@ -98,9 +88,7 @@ func appendTo(t *testing.T, data string) {
 		err = log.Append(t.Context(), []decisionlog.Entry{{Kind: decisionlog.KindDecision, Tenant: "t", Decision: &decisionlog.Decision{}}})
 		err = errors.Join(err, log.Close())
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 // TestNoByteOfACheckpointLocksOut: one that was altered counts as none.
@@ -109,9 +97,7 @@ func TestNoByteOfACheckpointLocksOut(t *testing.T) {
 	data := stopped(t)
 	name := filepath.Join(data, decisionlog.CheckpointFile)
 	signed, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for n := range signed {
 		altered := append([]byte{}, signed...)
 		altered[n] ^= 1

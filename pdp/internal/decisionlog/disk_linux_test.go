@@ -5,10 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -25,6 +27,7 @@ type disk struct {
 	dir   string
 	ids   []string
 	state chan error
+	once  bool // it is on record once that it resumed
 }
 
 func onDisk(t *testing.T, dir string, o Options) *disk {
@@ -88,9 +91,7 @@ func (d *disk) resumes(t *testing.T) {
 func (d *disk) whole(t *testing.T, class string) {
 	t.Helper()
 	mustAppend(t, d.l, entry("after"))
-	if err := d.l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, d.l.Close())
 	lines, there := verify(t, d.dir), map[string]bool{}
 	for _, line := range lines {
 		there[idOf(line)] = true
@@ -104,61 +105,123 @@ func (d *disk) whole(t *testing.T, class string) {
 	if !bytes.Contains(all, []byte(EventResumed)) || !bytes.Contains(all, []byte(`"error":"`+class+`"`)) {
 		t.Errorf("it is not on record that writing failed (%s): %s", class, d.l.Status().Err)
 	}
-}
-
-func TestDiskFull(t *testing.T) {
-	t.Parallel()
-	for _, segment := range []int64{64 << 20, 500_000} { // full within a segment, and between two
-		d := onDisk(t, memorydisk.New(t, "size=3m"), Options{SegmentBytes: segment, Journal: journal.Options{Size: journal.MinSize}})
-		ballast := filepath.Join(d.dir, "ballast")
-		if err := os.WriteFile(ballast, make([]byte, 1<<20), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		d.untilFails(t)
-		if _, err := d.l.Get(0); err != nil && !errors.Is(err, ErrUnavailable) {
-			t.Error(err)
-		}
-		if err := os.Remove(ballast); err != nil {
-			t.Fatal(err)
-		}
-		d.resumes(t)
-		d.whole(t, "disk_full")
+	if n := bytes.Count(all, []byte(EventResumed)); d.once && n != 1 {
+		t.Errorf("it resumed once, and it is on record %d times", n)
 	}
 }
 
-func TestReadOnlyRemount(t *testing.T) {
-	dir := memorydisk.New(t, "size=16m")
-	d := onDisk(t, dir, Options{})
-	for i := range 20 {
-		d.ids = append(d.ids, fmt.Sprint("id", i))
-		mustAppend(t, d.l, entry(d.ids[i]))
+// broken is a disk that cannot be written to for a while.
+type broken struct {
+	size  string // of the disk, "" is that of the memory
+	class string // what goes on record
+	o     Options
+	// breaks returns what makes it whole again, before which it may assert more.
+	breaks func(t *testing.T, d *disk) (mend func())
+}
+
+// meets has a log on the disk. Who is refused is told so, and afterwards all that was answered is on record.
+func (b broken) meets(t *testing.T) {
+	dir := memory(t)
+	if b.size != "" {
+		dir = memorydisk.New(t, b.size)
 	}
-	// A file system with a file open for writing refuses to be remounted, so the
-	// log is made to let go of its own; the writer stands still meanwhile.
-	err := d.l.writer.order(t.Context(), func() error {
-		d.l.writer.fail(syscall.EIO)
-		return unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_RDONLY, "")
-	})
-	if err != nil {
-		t.Fatal(err)
+	d := onDisk(t, dir, b.o)
+	for range 20 {
+		d.ids = append(d.ids, fmt.Sprint("id", len(d.ids)))
+		mustAppend(t, d.l, entry(d.ids[len(d.ids)-1]))
 	}
+	mend := b.breaks(t, d)
 	d.untilFails(t)
-	if s := d.l.Status(); s.OK || s.Err == nil {
-		t.Errorf("the status is %+v", s)
-	}
-	for err := range d.state {
-		if err == nil {
-			t.Fatal("it writes to what cannot be written")
-		}
-		if errors.Is(err, syscall.EROFS) { // the error that was made above came first
-			break
-		}
-	}
-	if err := unix.Mount("", dir, "", unix.MS_REMOUNT, ""); err != nil {
-		t.Fatal(err)
-	}
+	mend()
 	d.resumes(t)
-	d.whole(t, "read_only")
+	d.whole(t, b.class)
+}
+
+func TestDisks(t *testing.T) {
+	t.Parallel()
+	full := func(t *testing.T, d *disk) func() {
+		mend := ballast(t, d.dir)
+		return func() {
+			if _, err := d.l.Get(0); err != nil && !errors.Is(err, ErrUnavailable) {
+				t.Error(err)
+			}
+			mend()
+		}
+	}
+	var noRoom atomic.Bool
+	openFile := func(name string, flag int, mode fs.FileMode) (journal.File, error) {
+		if noRoom.Load() {
+			return nil, &fs.PathError{Op: "open", Path: name, Err: syscall.ENOSPC}
+		}
+		return os.OpenFile(name, flag, mode)
+	}
+	for name, b := range map[string]broken{
+		"full within a segment": {"size=3m", "disk_full", Options{Journal: journal.Options{Size: journal.MinSize}}, full},
+		"full between two":      {"size=3m", "disk_full", Options{SegmentBytes: 500_000, Journal: journal.Options{Size: journal.MinSize}}, full},
+		"no room for a journal": {"", "disk_full", Options{Journal: journal.Options{OpenFile: openFile}}, func(t *testing.T, d *disk) func() { return withoutJournal(t, d, &noRoom) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b.meets(t)
+		})
+	}
+}
+
+// ballast takes a megabyte of a disk, until it is removed.
+func ballast(t *testing.T, dir string) (remove func()) {
+	t.Helper()
+	name := filepath.Join(dir, "ballast")
+	must(t, os.WriteFile(name, make([]byte, 1<<20), 0o600))
+	return func() { must(t, os.Remove(name)) }
+}
+
+// withoutJournal takes the room for a journal, while there is some in the segment. The log puts nothing on record again and
+// again.
+func withoutJournal(t *testing.T, d *disk, noRoom *atomic.Bool) (mend func()) {
+	noRoom.Store(true)
+	w := d.l.writer
+	if err := w.order(t.Context(), func() error { return w.fail(syscall.ENOSPC) }); err == nil {
+		t.Error("it has not failed")
+	}
+	had := d.l.Size()
+	for range 5 { // it tries again
+		if err := <-d.state; err == nil {
+			t.Error("it resumes without a journal")
+		}
+	}
+	if now := d.l.Size(); now != had {
+		t.Errorf("%d records became %d", had, now)
+	}
+	d.once = true
+	return func() { noRoom.Store(false) }
+}
+
+// readOnly mounts the disk again. A file system with a file open for writing refuses that, so the log is made to let go of
+// its own; the writer stands still meanwhile.
+func readOnly(t *testing.T, d *disk) (mend func()) {
+	must(t, d.l.writer.order(t.Context(), func() error {
+		d.l.writer.fail(syscall.EIO)
+		return unix.Mount("", d.dir, "", unix.MS_REMOUNT|unix.MS_RDONLY, "")
+	}))
+	return func() {
+		if s := d.l.Status(); s.OK || s.Err == nil {
+			t.Errorf("the status is %+v", s)
+		}
+		for err := range d.state {
+			if err == nil {
+				t.Fatal("it writes to what cannot be written")
+			}
+			if errors.Is(err, syscall.EROFS) { // the error that was made above came first
+				break
+			}
+		}
+		must(t, unix.Mount("", d.dir, "", unix.MS_REMOUNT, ""))
+	}
+}
+
+// TestReadOnlyRemount runs beside no other test: a process that is started then has the files of the disk open for a moment.
+func TestReadOnlyRemount(t *testing.T) {
+	broken{size: "size=16m", class: "read_only", breaks: readOnly}.meets(t)
 }
 
 // TestFileSizeLimit runs in a process of its own, which the limit is for.
@@ -171,47 +234,33 @@ func TestFileSizeLimit(t *testing.T) {
 		}
 		return
 	}
-	d := onDisk(t, memory(t), Options{})
-	limit := func(n uint64) {
+	limit := func(t *testing.T, n uint64) {
 		t.Helper()
-		if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: n, Max: unix.RLIM_INFINITY}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: n, Max: unix.RLIM_INFINITY}))
 	}
-	limit(5 << 20)
-	d.untilFails(t)
-	limit(unix.RLIM_INFINITY)
-	d.resumes(t)
-	d.whole(t, "disk_full")
+	broken{class: "disk_full", breaks: func(t *testing.T, _ *disk) func() {
+		limit(t, 5<<20)
+		return func() { limit(t, unix.RLIM_INFINITY) }
+	}}.meets(t)
 }
 
 // TestBestEffort: what is dropped while the disk is full is counted, dated and recorded.
 func TestBestEffort(t *testing.T) {
 	t.Parallel()
 	d := onDisk(t, memorydisk.New(t, "size=3m"), Options{Mode: BestEffort, Journal: journal.Options{Size: journal.MinSize}})
-	ballast := filepath.Join(d.dir, "ballast")
-	if err := os.WriteFile(ballast, make([]byte, 1<<20), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	sent := 0
+	remove, sent := ballast(t, d.dir), 0
 	for ; d.l.Status().Dropped == 0; sent++ {
-		if err := d.l.Append(t.Context(), []Entry{entry(fmt.Sprint(sent))}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, d.l.Append(t.Context(), []Entry{entry(fmt.Sprint(sent))}))
 		if sent%50 == 0 { // so that it is the disk that is full, and not the queue
 			if err := d.l.Flush(t.Context()); err != nil && !errors.Is(err, ErrUnavailable) {
 				t.Fatal(err)
 			}
 		}
 	}
-	if err := os.Remove(ballast); err != nil {
-		t.Fatal(err)
-	}
+	remove()
 	d.resumes(t) // and all that was sent before is written or dropped
 	dropped := d.l.Status().Dropped
-	if err := d.l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, d.l.Close())
 	recorded, said := 0, uint64(0)
 	for _, line := range verify(t, d.dir) {
 		if bytes.Contains(line, []byte(`"kind":"decision"`)) {

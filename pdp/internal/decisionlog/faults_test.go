@@ -475,6 +475,7 @@ func cannotWrite(many, stride int, ends bool) func(t *testing.T, o operation) {
 		told := map[string]int{}
 		for from := 0; ; from += stride {
 			k := keep(t, memory(t))
+			k.options.Index = false
 			steps := o.begin(k)
 			k.disk.next(many, from)
 			told[k.suffer(o, steps, trouble{happened: k.disk.happened, ends: ends, maybe: ends, resumes: !ends})]++
@@ -495,6 +496,7 @@ func failsAt(at ...string) func(t *testing.T, o operation) {
 	return func(t *testing.T, o operation) {
 		for n, failed := int64(0), true; failed; n++ {
 			k := keep(t, memory(t))
+			k.options.Index = false
 			steps := o.begin(k)
 			var came atomic.Int64
 			k.hooks.set(func(step string) {
@@ -615,10 +617,9 @@ func (k *kept) settle(o operation, removed bool) {
 	if removed {
 		maps.Copy(k.gone, k.going)
 	}
-	for range 2 {
-		k.check()
-		k.reopen()
-	}
+	k.check()
+	k.reopen()
+	k.check()
 	var gone []string
 	for sequence := range k.gone {
 		id := idOf(k.lines[sequence])
@@ -628,6 +629,7 @@ func (k *kept) settle(o operation, removed bool) {
 		gone = append(gone, id)
 	}
 	k.ok(k.log.Close())
+	k.ok(JudgeDirectory(k.data))
 	k.onRecord(verifyRemoved(k, k.data), k.answered, gone...)
 	if o.isRemoval() {
 		k.contents(k.data, k.answered, gone...)

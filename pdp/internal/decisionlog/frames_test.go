@@ -120,9 +120,7 @@ func TestACallerDoesNotWaitForTheFrame(t *testing.T) {
 		t.Error(err)
 	}
 	queued(t, l, 0)
-	if err := l.Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.Flush(t.Context()))
 	if got := recordsWith(t, l.Reader, `"id":"waits"`); got != 1 {
 		t.Errorf("%d records of the call", got)
 	}
@@ -132,9 +130,7 @@ func TestACallerDoesNotWaitForTheFrame(t *testing.T) {
 func recordsWith(t *testing.T, r *Reader, text string) (n int) {
 	t.Helper()
 	for record, err := range r.Records(t.Context(), 0, r.Size()) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		n += strings.Count(string(record.Line), text)
 	}
 	return n
@@ -319,7 +315,31 @@ func TestABacklogIsFilledBeforeAFileIsFull(t *testing.T) {
 		}
 		return nil
 	}})
-	if err != nil {
-		t.Fatal(err)
+	must(t, err)
+}
+
+// TestAFullFileIsFilled: when a file of the journal is full, the segment is filled at once, so that the file can be used
+// again before the other one is full, too.
+func TestAFullFileIsFilled(t *testing.T) {
+	t.Parallel()
+	l := mustOpen(t, memory(t), Options{
+		Journal:     journal.Options{Size: journal.MinSize},
+		Checkpoints: Checkpoints{Every: time.Hour, Idle: time.Hour},
+	})
+	large := entry("")
+	large.Request.Context = []byte(`"` + strings.Repeat("x", 20<<10) + `"`)
+	had := l.Size()
+	for n := range journal.MinSize / (20 << 10) {
+		large.ID = fmt.Sprint("id", n)
+		must(t, l.Append(t.Context(), []Entry{large}))
+		f := l.writer.frames
+		f.mu.Lock()
+		f.backlog.due.Stop() // so that nothing is filled because it is time
+		f.mu.Unlock()
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := l.Beyond(ctx, had); err != nil {
+		t.Error("nothing was filled: ", err)
 	}
 }

@@ -130,9 +130,7 @@ func (k *kept) reopen() {
 
 func (k *kept) ok(err error) {
 	k.Helper()
-	if err != nil {
-		k.Fatal(err)
-	}
+	must(k, err)
 }
 
 // look takes in what is new.
@@ -255,9 +253,7 @@ func snapshotNow(tb testing.TB, l *Log) *Snapshot {
 		tb.Fatal(err)
 	}
 	s, err := l.Snapshot()
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	return s
 }
 

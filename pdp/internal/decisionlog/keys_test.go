@@ -11,14 +11,10 @@ import (
 func TestCheckKey(t *testing.T) {
 	t.Parallel()
 	other := memory(t)
-	if err := mustOpen(t, other, Options{}).Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, mustOpen(t, other, Options{}).Close())
 	read := func(name string) string {
 		content, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return string(content)
 	}
 	for _, c := range []struct {
@@ -42,21 +38,15 @@ func TestCheckKey(t *testing.T) {
 			if err := CheckKey(data); err != nil {
 				t.Errorf("before there is a log: %v", err)
 			}
-			if err := mustOpen(t, data, Options{}).Close(); err != nil {
-				t.Fatal(err)
-			}
-			if err := c.spoil(data, filepath.Join(data, KeyFile)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, mustOpen(t, data, Options{}).Close())
+			must(t, c.spoil(data, filepath.Join(data, KeyFile)))
 			checked := CheckKey(data)
 			l, opened := Open(data, Options{})
 			if opened == nil {
 				if err := CheckKey(data); err != nil {
 					t.Errorf("while it is open: %v", err)
 				}
-				if err := l.Close(); err != nil {
-					t.Fatal(err)
-				}
+				must(t, l.Close())
 			}
 			for _, err := range []error{checked, opened} {
 				if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {

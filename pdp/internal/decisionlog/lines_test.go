@@ -193,9 +193,7 @@ func checkLine(t *testing.T, e Entry, sequence uint64, at time.Time, behind bool
 		return // which cannot be read
 	}
 	got, err := Parse([]byte(line))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	says := func(name string, got, want any) {
 		t.Helper()
 		if fmt.Sprintf("%q", got) != fmt.Sprintf("%q", want) {

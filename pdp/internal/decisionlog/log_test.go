@@ -35,9 +35,7 @@ func must(t testing.TB, err error) {
 func mustOpen(t testing.TB, data string, o Options) *Log {
 	t.Helper()
 	l, err := Open(data, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = l.Close() })
 	return l
 }
@@ -50,9 +48,7 @@ func mustAppend(t testing.TB, l *Log, entries ...Entry) uint64 {
 			entries[i].ID = uuid.Must(uuid.NewV7()).String()
 		}
 	}
-	if err := l.Append(t.Context(), entries); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.Append(t.Context(), entries))
 	return sequenceOf(t, l, entries[0].ID)
 }
 
@@ -102,17 +98,13 @@ func verify(t testing.TB, data string) (lines [][]byte) {
 func verifyRemoved(t testing.TB, data string) (lines [][]byte) {
 	t.Helper()
 	r, err := OpenReader(data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = r.Close() }()
 	var e edge
 	roots := map[uint64]tlog.Hash{}
 	last := ""
 	for record, err := range r.Records(t.Context(), 0, r.Size()) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if bytes.Contains(record.Line, []byte(EventUnsigned)) {
 			t.Errorf("nobody but the writer wrote, and it says otherwise: %s", record.Line)
 		}
@@ -142,18 +134,12 @@ func verifyRemoved(t testing.TB, data string) (lines [][]byte) {
 		t.Fatalf("the stored tree has another root: %v", err)
 	}
 	keys, err := VerifierKeys(data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	inForce := keys[0]
 	for c, err := range r.Checkpoints(t.Context(), 0, r.Size()) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		v, err := note.NewVerifier(inForce)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if _, err := ParseCheckpoint(c.Note, note.VerifierList(v)); err != nil || c.Root != roots[c.Size] {
 			t.Fatalf("%v\n%s", err, c.Note)
 		}
@@ -199,9 +185,7 @@ func TestLine(t *testing.T) {
 			t.Errorf("%.40v was recorded", bad)
 		}
 	}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.Close())
 	verify(t, data)
 }
 
@@ -239,9 +223,7 @@ func TestConcurrentAppendsShareCommits(t *testing.T) {
 	queued(t, l, callers)
 	close(release)
 	wg.Wait()
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.Close())
 	if shared != callers {
 		t.Errorf("%d calls of %d that waited share a commit", shared, callers)
 	}
@@ -261,9 +243,7 @@ func TestClockGoesBack(t *testing.T) {
 	}
 	l := mustOpen(t, data, Options{Now: now})
 	mustAppend(t, l, entry("a"))
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.Close())
 	offset.Add(int64(-time.Hour)) // also while it was closed
 	l = mustOpen(t, data, Options{Now: now})
 	first := mustAppend(t, l, entry("b"))
@@ -275,9 +255,7 @@ func TestClockGoesBack(t *testing.T) {
 	if r, _ := l.Get(first); !bytes.Contains(r.Line, []byte(`"time":"2026-01-02T01:00:00.000000000Z","now"`)) {
 		t.Errorf("%s", r.Line)
 	}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.Close())
 	verify(t, data)
 }
 
@@ -301,20 +279,14 @@ func TestRotateKey(t *testing.T) {
 		}
 	}
 	mustAppend(t, l, entry("a"))
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.Close())
 	// As after a crash before the new key took the old one's place.
-	if err := os.Rename(filepath.Join(data, KeyFile), filepath.Join(data, NextKeyFile)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Rename(filepath.Join(data, KeyFile), filepath.Join(data, NextKeyFile)))
 	l = mustOpen(t, data, Options{})
 	if l.writer.key.public != public {
 		t.Errorf("the key is %s", l.writer.key.public)
 	}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.Close())
 	verify(t, data)
 	if info, err := os.Stat(filepath.Join(data, KeyFile)); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%v, %v", info.Mode(), err)
@@ -326,9 +298,7 @@ func TestCheckpointsWhileWritingFails(t *testing.T) {
 	t.Parallel()
 	l := mustOpen(t, memory(t), Options{})
 	mustAppend(t, l, entryOf("", true))
-	if err := l.Rotate(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.Rotate(t.Context()))
 	if err := l.writer.order(t.Context(), func() error { _ = l.writer.fail(ErrDamaged); return nil }); err != nil {
 		t.Fatal(err)
 	}
@@ -357,13 +327,9 @@ func TestAnIDLeadsToItsFirstRecord(t *testing.T) {
 			}
 			sequence++
 		}
-		if err := l.Append(t.Context(), entries); err != nil {
-			t.Fatal(err)
-		}
+		must(t, l.Append(t.Context(), entries))
 		if round == 30 {
-			if err := l.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, l.Close())
 			l = mustOpen(t, data, Options{})
 			sequence = l.Size()
 		}

@@ -103,9 +103,7 @@ func model(t *testing.T, random *rand.Rand, steps int, failing bool) {
 		t.Errorf("the disk failed: %v", !failing)
 	}
 	disk.next(0, 0)
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.Close())
 	others := 0
 	for n, line := range verify(t, data) {
 		if id, ok := ids[uint64(n)]; ok {
@@ -143,9 +141,7 @@ func compare(t *testing.T, r *Reader, ids map[uint64]string, random *rand.Rand) 
 func mustGet(t *testing.T, r *Reader, n uint64) []byte {
 	t.Helper()
 	record, err := r.Get(n)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return record.Line
 }
 
@@ -173,9 +169,7 @@ func TestDamage(t *testing.T) {
 	}
 	name := segmentPath(data, 1)
 	good, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	good = good[:size] // what comes after it is empty
 	random := rand.New(rand.NewPCG(1, 2))
 	failed := 0
@@ -208,9 +202,7 @@ func TestDamage(t *testing.T) {
 
 func damaged(t *testing.T, name string, bad []byte) error {
 	t.Helper()
-	if err := os.WriteFile(name, bad, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(name, bad, 0o600))
 	data := filepath.Dir(filepath.Dir(name))
 	r, err := OpenReader(data)
 	if err == nil {

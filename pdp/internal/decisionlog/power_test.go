@@ -310,9 +310,7 @@ func (c *cuts) open(image map[string][]byte, ids []string, verifies, again bool)
 	defer func() { _ = os.RemoveAll(data) }()
 	c.copyTo(data, image)
 	if verifies {
-		if err := JudgeDirectory(data); err != nil {
-			c.Fatal(err)
-		}
+		must(c, JudgeDirectory(data))
 	}
 	d := keepDiary(c, data, c.random)
 	maps.DeleteFunc(image, func(name string, _ []byte) bool { return image[name] == nil })
@@ -322,15 +320,9 @@ func (c *cuts) open(image map[string][]byte, ids []string, verifies, again bool)
 		}
 	}
 	l, err := Open(data, d.options(powerOptions))
-	if err != nil {
-		c.Fatal(err)
-	}
-	if err := l.Close(); err != nil {
-		c.Fatal(err)
-	}
-	if err := JudgeDirectory(data); err != nil {
-		c.Fatal(err)
-	}
+	must(c, err)
+	must(c, l.Close())
+	must(c, JudgeDirectory(data))
 	c.onRecord(data, ids)
 	if again {
 		c.judge(d, image, ids, 1, false)
@@ -383,9 +375,7 @@ func (c *cuts) copyTo(data string, image map[string][]byte) {
 
 func (c *cuts) ok(err error) {
 	c.Helper()
-	if err != nil {
-		c.Fatal(err)
-	}
+	must(c, err)
 }
 
 // memory is a directory without a disk, if there is one with room for all that run beside each other.

@@ -42,9 +42,7 @@ func BenchmarkIndexCost(b *testing.B) {
 			}
 			used[i] = cpu() - before
 			all[i] += used[i]
-			if err := l.Close(); err != nil {
-				b.Fatal(err)
-			}
+			must(b, l.Close())
 		}
 		ratios.Against(used[1], used[0])
 	}
@@ -93,9 +91,7 @@ func BenchmarkQueryMillion(b *testing.B) {
 	}
 	settled(b, l)
 	first, err := l.Get(1)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	begun, _ := timeOf(first.Line)
 	took := time.Since(begun)
 	b.Run("by=id", func(b *testing.B) {

@@ -96,9 +96,7 @@ func pagesOf(t *testing.T, l *Log, q Query) (all [][]byte) {
 	t.Helper()
 	for n := 0; ; n++ {
 		page, err := l.Query(t.Context(), q)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if len(page.Lines) > q.Limit || q.Enough == nil && page.More && len(page.Lines) < q.Limit {
 			t.Fatalf("a page of %d has %d, more: %v", q.Limit, len(page.Lines), page.More)
 		}
@@ -112,16 +110,12 @@ func pagesOf(t *testing.T, l *Log, q Query) (all [][]byte) {
 func scanned(t *testing.T, l *Log, f Filter) (all [][]byte) {
 	t.Helper()
 	for r, err := range l.Records(t.Context(), 0, l.Size()) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if r.Line == nil {
 			continue
 		}
 		passes, err := f.Matches(r.Line)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if passes {
 			all = append(all, r.Line)
 		}
@@ -223,15 +217,11 @@ func TestQueryIsAScan(t *testing.T) {
 				if err := json.Unmarshal(record.Line, &s); err != nil || s.Kind == KindAdmin {
 					continue
 				}
-				if err := l.Redact(t.Context(), "", s.ID, "asked to"); err != nil {
-					t.Fatal(err)
-				}
+				must(t, l.Redact(t.Context(), "", s.ID, "asked to"))
 			}
 		case 2: // files that are damaged, and one that is of another segment
 			for len(l.Segments()) < 6 { // however many the log has sealed by now
-				if err := l.Rotate(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				must(t, l.Rotate(t.Context()))
 			}
 			settled(t, l)
 			damageIndex(t, l, r)
@@ -240,17 +230,11 @@ func TestQueryIsAScan(t *testing.T) {
 				t.Fatal(err)
 			}
 		case 4: // no index at all, and one that is made at the start
-			if err := l.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, l.Close())
 			l = indexedLog(t, data, begun.Add(time.Hour), false)
 			same()
-			if err := l.Close(); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.RemoveAll(filepath.Join(data, filepath.FromSlash(index.Dir))); err != nil {
-				t.Fatal(err)
-			}
+			must(t, l.Close())
+			must(t, os.RemoveAll(filepath.Join(data, filepath.FromSlash(index.Dir))))
 			l = indexedLog(t, data, begun.Add(2*time.Hour), true)
 		}
 		same()
@@ -266,9 +250,7 @@ func damageIndex(t *testing.T, l *Log, r *rand.Rand) {
 	}
 	for i, name := range names {
 		content, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		switch i % 5 {
 		case 0:
 			content = content[:len(content)/2/4096*4096]
@@ -282,9 +264,7 @@ func damageIndex(t *testing.T, l *Log, r *rand.Rand) {
 			content[16+r.IntN(32)] ^= 0xff // both of bbolt's meta pages
 			content[4096+16+r.IntN(32)] ^= 0xff
 		}
-		if err := errors.Join(os.Remove(name), os.WriteFile(name, content, 0o600)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(os.Remove(name), os.WriteFile(name, content, 0o600)))
 	}
 }
 
@@ -310,22 +290,16 @@ func TestCursorsUnderAppends(t *testing.T) {
 	var seen []int64
 	for len(seen) < callers*each {
 		page, err := l.Query(t.Context(), q)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, line := range page.Lines {
 			var s struct {
 				Sequence int64 `json:"sequence"`
 			}
-			if err := json.Unmarshal(line, &s); err != nil {
-				t.Fatal(err)
-			}
+			must(t, json.Unmarshal(line, &s))
 			seen = append(seen, s.Sequence)
 		}
 		if q.Cursor = page.Next; !page.More && len(seen) < callers*each {
-			if err := l.Beyond(t.Context(), page.Next); err != nil {
-				t.Fatal(err)
-			}
+			must(t, l.Beyond(t.Context(), page.Next))
 		}
 		// Backwards from wherever it ends now, each comes once, too.
 		if len(seen)%50 < 7 {
@@ -379,7 +353,8 @@ func TestTheIndexKeepsNothing(t *testing.T) {
 func TestTheIndexIsMadeOfWhatIsLeft(t *testing.T) {
 	t.Parallel()
 	data := memory(t)
-	k := &kept{T: t, data: data, log: mustOpen(t, data, Options{}), gone: map[int64]string{}}
+	k := keep(t, data)
+	k.log = mustOpen(t, data, Options{})
 	x := k.log.index
 	follow := func() { // as the index does by itself
 		all := k.log.Layout()
@@ -444,9 +419,7 @@ func TestAQueryWaitsNoLongerThanItsContext(t *testing.T) {
 	said := make(chan error)
 	go func() { said <- l.Append(t.Context(), []Entry{{Kind: KindAdmin, Event: "said"}}) }()
 	<-held // the writer
-	if err := l.Append(t.Context(), []Entry{entry("answered")}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.Append(t.Context(), []Entry{entry("answered")}))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := l.Query(ctx, Query{Limit: 1}); !errors.Is(err, ErrUnavailable) {

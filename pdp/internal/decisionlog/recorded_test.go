@@ -75,13 +75,9 @@ func TestItemsAreReadBackWithWhatTheyInherit(t *testing.T) {
 	read := func() (gone int) {
 		for id, want := range whole {
 			record, err := l.ByID(id)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			got, err := l.Recorded(record.Line)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			gone += len(got.Gone)
 			if got.Batch.Line != nil && string(got.Asked) != want {
 				t.Fatalf("%s:\ngot  %s\nwant %s", id, got.Asked, want)
@@ -107,16 +103,12 @@ func TestItemsAreReadBackWithWhatTheyInherit(t *testing.T) {
 	}
 	for _, id := range []string{"alone", "start", "b1"} { // what inherits nothing is as it stands
 		record, err := l.ByID(id)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if got, err := l.Recorded(record.Line); err != nil || got.Batch.Line != nil || got.Inherits != nil || got.Gone != nil || id == "start" && got.Asked != nil || id == "alone" && string(got.Asked) != `{"subject":{"type":"user","id":"a"}}` {
 			t.Errorf("%s: got %+v, %v", id, got, err)
 		}
 	}
-	if err := l.Redact(t.Context(), "", "b1", "on request"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.Redact(t.Context(), "", "b1", "on request"))
 	if gone := read(); gone < 200 {
 		t.Errorf("the record of the batch is redacted, and %d members are gone", gone)
 	}

@@ -21,6 +21,14 @@ import (
 	"policy-service/pdp/pdptest/crashedlog"
 )
 
+// must ends a test with an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // events returns the sequence of the ids and events of a log, and the details of the event asked for.
 func events(t *testing.T, data, event string) (all []string, details []byte) {
 	t.Helper()
@@ -47,9 +55,7 @@ func events(t *testing.T, data, event string) (all []string, details []byte) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if r := verify.Directory(data, verify.Options{}); !r.Verified() || r.Unsigned != 0 {
 		t.Errorf("%+v", r)
 	}
@@ -59,9 +65,7 @@ func events(t *testing.T, data, event string) (all []string, details []byte) {
 func files(t *testing.T, data string) (names []string) {
 	t.Helper()
 	entries, err := os.ReadDir(filepath.Join(data, decisionlog.LogDir))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, e := range entries {
 		if strings.HasPrefix(e.Name(), "journal") {
 			names = append(names, e.Name())
@@ -74,9 +78,7 @@ func files(t *testing.T, data string) (names []string) {
 func prepareAhead(t *testing.T, data string) {
 	t.Helper()
 	db, err := bbolt.Open(filepath.Join(data, decisionlog.LogDir, "00000002.db"), 0o600, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	err = db.Update(func(tx *bbolt.Tx) error {
 		for _, name := range []string{decisionlog.BucketMeta, decisionlog.BucketRecords, decisionlog.BucketHashes, decisionlog.BucketIDs, decisionlog.BucketCheckpoints} {
 			if _, err := tx.CreateBucket([]byte(name)); err != nil {
@@ -85,9 +87,7 @@ func prepareAhead(t *testing.T, data string) {
 		}
 		return nil
 	})
-	if err := errors.Join(err, db.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(err, db.Close()))
 }
 
 // holds names the files of a directory that hold a text.
@@ -103,58 +103,107 @@ func holds(t *testing.T, data, text string) (names []string) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return names
 }
 
-// A journal that has lost a frame keeps the log from being opened, until the loss is accepted. What can be read is kept,
-// the loss is on record, and the files are there under other names, until a redaction.
+// loss is a journal that has lost something, and what becomes of the log.
+type loss struct {
+	records int // that the journal had
+	// damage takes something away, and says where.
+	damage func(t *testing.T, data string) (at int64)
+	says   []string // parts of the error of a start, besides where
+	want   decisionlog.Loss
+	kept   []int // records that the log has then
+}
+
+// in returns the name of a file of the journal.
+func in(data string, n int) string {
+	return journal.Paths(filepath.Join(data, decisionlog.LogDir))[n]
+}
+
+// TestRecover: a journal that has lost something keeps the log from being opened, until the loss is accepted. What can be
+// read is kept, the loss is on record, and the files are there under other names, until a redaction.
 func TestRecover(t *testing.T) {
 	t.Parallel()
-	data := crashedlog.Make(t, 4)
-	at := crashedlog.Damage(t, data, 2)
+	one := int64(1)
+	for name, c := range map[string]loss{
+		"a frame is altered": {4, func(t *testing.T, data string) int64 { return crashedlog.Damage(t, data, 2) },
+			[]string{"frames 2 to 2", "1 records are lost"}, decisionlog.Loss{File: "journal.0", Frames: [][2]uint64{{2, 2}}, Lost: &one, Kept: 3, Files: make([]string, 2)}, []int{1, 3, 4}},
+		// The log says that a journal counts: that its files are not there is damage, and not an empty journal.
+		"both files are missing": {3, func(t *testing.T, data string) int64 {
+			must(t, errors.Join(os.Remove(in(data, 0)), os.Remove(in(data, 1))))
+			return -1
+		}, []string{"missing", "the number of lost records is unknown"}, decisionlog.Loss{File: "journal.1"}, nil},
+		"one file is missing": {3, func(t *testing.T, data string) int64 { must(t, os.Remove(in(data, 1))); return -1 },
+			[]string{"missing"}, decisionlog.Loss{File: "journal.1", Kept: 3, Files: make([]string, 1)}, []int{1, 2, 3}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c.isAccepted(t)
+		})
+	}
+}
+
+func (c loss) isAccepted(t *testing.T) {
+	data := crashedlog.Make(t, c.records)
+	at := c.damage(t, data)
+	if at >= 0 {
+		c.says = append(c.says, fmt.Sprintf("%s at byte %d", c.want.File, at))
+	}
 	for range 2 { // the first try changes nothing
 		l, err := decisionlog.Open(data, decisionlog.Options{})
 		if !errors.Is(err, decisionlog.ErrLost) || !errors.Is(err, decisionlog.ErrDamaged) {
 			t.Fatalf("%v, %v", l, err)
 		}
-		for _, part := range []string{fmt.Sprintf("journal.0 at byte %d", at), "frames 2 to 2", "1 records are lost"} {
+		for _, part := range c.says {
 			if !strings.Contains(err.Error(), part) {
 				t.Errorf("the error does not say %q: %v", part, err)
 			}
 		}
 	}
-	loss, err := decisionlog.Recover(data, decisionlog.Options{})
-	if err != nil {
-		t.Fatal(err)
+	r, err := decisionlog.OpenReader(data)
+	if must(t, err); r.Unfilled() == nil || r.Unfilled().Damage == "" || c.kept == nil && (r.Unfilled().Records != 0 || !strings.Contains(r.Unfilled().Damage, "missing")) {
+		t.Errorf("%+v", r.Unfilled())
 	}
+	accepted, err := decisionlog.Recover(data, decisionlog.Options{})
+	must(t, err)
 	all, details := events(t, data, decisionlog.EventLoss)
-	if want := []string{decisionlog.EventCreated, "held", crashedlog.ID(1), crashedlog.ID(3), crashedlog.ID(4), decisionlog.EventLoss, decisionlog.EventCrash}; !slices.Equal(all, want) {
+	want := []string{decisionlog.EventCreated, "held"}
+	for _, n := range c.kept {
+		want = append(want, crashedlog.ID(n))
+	}
+	if want = append(want, decisionlog.EventLoss, decisionlog.EventCrash); !slices.Equal(all, want) {
 		t.Errorf("on record are %q, and should be %q", all, want)
 	}
 	var recorded decisionlog.Loss
-	if err := json.Unmarshal(details, &recorded); err != nil {
-		t.Fatal(err)
+	must(t, json.Unmarshal(details, &recorded))
+	for _, l := range []decisionlog.Loss{accepted, recorded} {
+		names, files := []string(nil), files(t, data)
+		for n, aside := range l.Files {
+			names = append(names, fmt.Sprintf("journal.%d", n), aside)
+		}
+		if at >= 0 && !slices.Equal(files, names) || len(l.Files) != len(c.want.Files) {
+			t.Errorf("%q, and %q are named", files, l.Files)
+		}
+		if w := c.want; l.File != w.File || l.Kept != w.Kept || !slices.Equal(l.Frames, w.Frames) || l.Reason == "" || at >= 0 && l.Offset != at ||
+			(l.Lost == nil) != (w.Lost == nil) || w.Lost != nil && *l.Lost != *w.Lost {
+			t.Errorf("%s: %+v, want %+v", details, l, w)
+		}
 	}
-	for _, l := range []decisionlog.Loss{loss, recorded} {
-		if l.File != "journal.0" || l.Offset != at || len(l.Frames) != 1 || l.Frames[0] != [2]uint64{2, 2} || l.Lost == nil || *l.Lost != 1 || l.Kept != 3 || l.Reason == "" {
-			t.Errorf("%s: %+v", details, l)
-		}
-		if names := files(t, data); len(l.Files) != 2 || !slices.Equal(names, []string{"journal.0", l.Files[0], "journal.1", l.Files[1]}) {
-			t.Errorf("%q, and %q are named", names, l.Files)
-		}
+	if c.want.Lost == nil && strings.Contains(string(details), `"lost":`) {
+		t.Errorf("it says how much was lost: %s", details)
 	}
 	if _, err := decisionlog.Recover(data, decisionlog.Options{}); !errors.Is(err, decisionlog.ErrNoLoss) {
 		t.Errorf("twice: %v", err)
 	}
+	if !slices.Contains(c.kept, 3) {
+		return
+	}
 	if names := holds(t, data, crashedlog.Secret(3)); len(names) != 2 {
 		t.Errorf("the content is in %q", names)
 	}
-	if err := decisionlog.Redact(t.Context(), data, crashedlog.ID(3), "on request", decisionlog.Options{}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, decisionlog.Redact(t.Context(), data, crashedlog.ID(3), "on request", decisionlog.Options{}))
 	if names := holds(t, data, crashedlog.Secret(3)); names != nil {
 		t.Errorf("what was redacted is in %q", names)
 	}
@@ -173,12 +222,8 @@ func TestRetentionOfMovedAside(t *testing.T) {
 		t.Fatal(err)
 	}
 	l, err := decisionlog.Open(data, decisionlog.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := l.Rotate(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, l.Rotate(t.Context()))
 	later := time.Now().Add(2 * time.Hour)
 	if _, err := l.Retain(t.Context(), decisionlog.Retention{Age: 24 * time.Hour}, later); err != nil {
 		t.Fatal(err)
@@ -189,9 +234,7 @@ func TestRetentionOfMovedAside(t *testing.T) {
 	if _, err := l.Retain(t.Context(), decisionlog.Retention{Age: time.Hour}, later); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.Close())
 	if names := holds(t, data, crashedlog.Secret(1)); names != nil || len(files(t, data)) != 2 {
 		t.Errorf("%q of %q", names, files(t, data))
 	}
@@ -209,60 +252,14 @@ func TestRecoverNothing(t *testing.T) {
 		t.Fatalf("%+v, %v", r.Unfilled(), err)
 	}
 	l, err := decisionlog.Open(data, decisionlog.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, l.Close())
 	all, _ := events(t, data, "")
 	if want := []string{decisionlog.EventCreated, "held", crashedlog.ID(1), crashedlog.ID(2), decisionlog.EventCrash}; !slices.Equal(all, want) {
 		t.Errorf("%q", all)
 	}
 	if r, err := decisionlog.OpenReader(data); err != nil || r.Unfilled() != nil {
 		t.Errorf("%+v, %v", r.Unfilled(), err)
-	}
-}
-
-// If the log says that a journal counts, and its files are not there, that is damage, and not an empty journal.
-func TestRecoverWithoutJournal(t *testing.T) {
-	t.Parallel()
-	data := crashedlog.Make(t, 3)
-	for _, path := range journal.Paths(filepath.Join(data, decisionlog.LogDir)) {
-		if err := os.Remove(path); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if _, err := decisionlog.Open(data, decisionlog.Options{}); !errors.Is(err, decisionlog.ErrLost) || !strings.Contains(err.Error(), "missing") || !strings.Contains(err.Error(), "the number of lost records is unknown") {
-		t.Fatal(err)
-	}
-	if r, err := decisionlog.OpenReader(data); err != nil || r.Unfilled() == nil || r.Unfilled().Records != 0 || !strings.Contains(r.Unfilled().Damage, "missing") {
-		t.Fatalf("%+v, %v", r.Unfilled(), err)
-	}
-	loss, err := decisionlog.Recover(data, decisionlog.Options{})
-	if err != nil || loss.Lost != nil || loss.Kept != 0 || len(loss.Files) != 0 {
-		t.Fatalf("%+v, %v", loss, err)
-	}
-	all, details := events(t, data, decisionlog.EventLoss)
-	if want := []string{decisionlog.EventCreated, "held", decisionlog.EventLoss, decisionlog.EventCrash}; !slices.Equal(all, want) || strings.Contains(string(details), "lost") {
-		t.Errorf("%q, %s", all, details)
-	}
-}
-
-// If one of the two files is missing, the frames of the other are kept, and nobody knows what else there was.
-func TestRecoverOneFile(t *testing.T) {
-	t.Parallel()
-	data := crashedlog.Make(t, 3)
-	if err := os.Remove(journal.Paths(filepath.Join(data, decisionlog.LogDir))[1]); err != nil {
-		t.Fatal(err)
-	}
-	loss, err := decisionlog.Recover(data, decisionlog.Options{})
-	if err != nil || loss.File != "journal.1" || loss.Lost != nil || loss.Kept != 3 || len(loss.Files) != 1 {
-		t.Fatalf("%+v, %v", loss, err)
-	}
-	all, _ := events(t, data, "")
-	if want := []string{decisionlog.EventCreated, "held", crashedlog.ID(1), crashedlog.ID(2), crashedlog.ID(3), decisionlog.EventLoss, decisionlog.EventCrash}; !slices.Equal(all, want) {
-		t.Errorf("%q", all)
 	}
 }
 
@@ -290,19 +287,13 @@ func TestRecoverCutShort(t *testing.T) {
 	if _, err := decisionlog.Open(data, decisionlog.Options{}); err == nil {
 		t.Fatal("it was opened, and the file is not aside")
 	}
-	if err := os.Remove(in); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(in))
 	if _, err := decisionlog.Recover(data, decisionlog.Options{}); !errors.Is(err, decisionlog.ErrNoLoss) {
 		t.Errorf("a second time: %v", err)
 	}
 	l, err := decisionlog.Open(data, decisionlog.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, l.Close())
 	aside := journal.Aside(dir, at)
 	if names := files(t, data); !slices.Equal(names, []string{"journal.0", filepath.Base(aside[0]), "journal.1", filepath.Base(aside[1])}) {
 		t.Errorf("%q", names)

@@ -22,13 +22,9 @@ func sealedThrice(t *testing.T) (data string) {
 	l := mustOpen(t, data, Options{})
 	for range 3 {
 		mustAppend(t, l, entryOf("", true), entryOf("", false))
-		if err := l.Rotate(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, l.Rotate(t.Context()))
 	}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.Close())
 	return data
 }
 
@@ -81,9 +77,7 @@ func TestNothingIsRemovedFromAnAlteredSegment(t *testing.T) {
 			data := sealedThrice(t)
 			path := segmentPath(data, 2)
 			good, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			alter(t, path, change)
 			l := mustOpen(t, data, Options{})
 			id := idIn(t, l, 4)
@@ -97,22 +91,16 @@ func TestNothingIsRemovedFromAnAlteredSegment(t *testing.T) {
 			if _, err := l.Retain(t.Context(), Retention{Age: time.Hour}, later); !errors.Is(err, ErrDamaged) {
 				t.Errorf("it is retired: %v", err)
 			}
-			if err := l.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, l.Close())
 			if err := JudgeDirectory(data); err == nil {
 				t.Error("the log verifies")
 			}
-			if err := os.WriteFile(path, good, 0o400); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(path, good, 0o400))
 			l = mustOpen(t, data, Options{})
 			if done, err := l.Retain(t.Context(), Retention{Age: time.Hour}, later); err != nil || len(done.Segments) < 2 {
 				t.Errorf("it is not retired: %+v, %v", done, err)
 			}
-			if err := l.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, l.Close())
 			if err := JudgeDirectory(data); err != nil {
 				t.Error(err)
 			}
@@ -127,14 +115,10 @@ func TestMissingLinesHaveTheirRecords(t *testing.T) {
 	data := sealedThrice(t)
 	l := mustOpen(t, data, Options{})
 	for _, sequence := range []uint64{4, 5} {
-		if err := l.Redact(t.Context(), "", idIn(t, l, sequence), "on request"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, l.Redact(t.Context(), "", idIn(t, l, sequence), "on request"))
 	}
 	later := time.Now().Add(2 * time.Hour)
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.Close())
 	alter(t, segmentPath(data, 3), func(t *testing.T, tx *bbolt.Tx) {
 		if err := tx.Bucket([]byte(BucketRecords)).Delete(number(7)); err != nil {
 			t.Error(err)
@@ -194,17 +178,11 @@ func TestSilenceNeedsNoSegments(t *testing.T) {
 // alter changes a sealed file.
 func alter(t *testing.T, path string, change func(*testing.T, *bbolt.Tx)) {
 	t.Helper()
-	if err := os.Chmod(path, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chmod(path, 0o600))
 	db, err := openFile(path, boltfile.ToWrite, bbolt.Options{Timeout: time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	err = db.Update(func(tx *bbolt.Tx) error { change(t, tx); return nil })
-	if err := errors.Join(err, db.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(err, db.Close()))
 }
 
 // idIn is the id of a record, "" where it has no content.
@@ -215,9 +193,7 @@ func idIn(t *testing.T, l *Log, sequence uint64) string {
 		return ""
 	}
 	s, unread := Parse(record.Line)
-	if err := errors.Join(err, unread); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(err, unread))
 	return s.ID
 }
 
@@ -225,20 +201,12 @@ func idIn(t *testing.T, l *Log, sequence uint64) string {
 func replaceBy(t *testing.T, path string, change func(*bbolt.Tx) error) {
 	t.Helper()
 	content, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	next := path + ".changed"
-	if err := os.WriteFile(next, content, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(next, content, 0o600))
 	db, err := bbolt.Open(next, 0o600, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(db.Update(change), db.Close(), os.Rename(next, path)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, errors.Join(db.Update(change), db.Close(), os.Rename(next, path)))
 }
 
 // TestNoRemovalOutlivesItsLog: a removal that is late does not touch a segment once another process may have the log, and

@@ -60,9 +60,7 @@ func TestTwoCommitsKeepTheWriter(t *testing.T) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 // TestRotationFillsBeforeItHolds: decisions come while the next segment is made. If frames were held while the segment is
@@ -127,9 +125,7 @@ func TestRotationWaitsForNoReader(t *testing.T) {
 		t.Fatal("the writer waits for a reader:", err)
 	}
 	mustAppend(t, l, entryOf("", true))
-	if err := l.Rotate(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.Rotate(t.Context()))
 	for _, s := range l.all()[1:2] {
 		db, err := openFile(s.path, boltfile.ToRead, bbolt.Options{Timeout: time.Nanosecond})
 		if err != nil {

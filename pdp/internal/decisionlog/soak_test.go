@@ -28,22 +28,16 @@ func TestSoakDisk(t *testing.T) {
 	const bound = kept + 4*segment
 	data := t.TempDir()
 	l, err := decisionlog.Open(data, decisionlog.Options{SegmentBytes: segment})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var retired, most int64
 	for n := 0; n < records; n += batch {
-		if err := l.Append(t.Context(), soakEntries(n, batch)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, l.Append(t.Context(), soakEntries(n, batch)))
 		if n%(20*batch) != 0 {
 			continue
 		}
 		sealed(t, l, segment*3/2)
 		done, err := l.Retain(t.Context(), decisionlog.Retention{Bytes: kept}, time.Now())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		retired += int64(done.Records)
 		used := diskUse(t, filepath.Join(data, decisionlog.LogDir, "*"))
 		most = max(most, used)
@@ -51,9 +45,7 @@ func TestSoakDisk(t *testing.T) {
 			t.Fatalf("%d bytes on disk after %d records, more than %d", used, n, allowed)
 		}
 	}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.Close())
 	if retired < records/2 {
 		t.Errorf("%d records were retired of %d: nothing was tried", retired, records)
 	}
@@ -93,9 +85,7 @@ func sealed(t *testing.T, l *decisionlog.Log, size int64) {
 func diskUse(t *testing.T, pattern string) (bytes int64) {
 	t.Helper()
 	files, err := filepath.Glob(pattern)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, name := range files {
 		// By blocks, as du counts: what a file has in reserve at its end is on no disk.
 		var info syscall.Stat_t

@@ -40,9 +40,7 @@ func TestDroppedLast(t *testing.T) {
 	data := memory(t)
 	l := mustOpen(t, data, Options{Mode: BestEffort})
 	l.writer.state.drop(3, l.writer.options.Now())
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.Close())
 	lines := verify(t, data)
 	if last := lines[len(lines)-1]; !bytes.Contains(last, []byte(`"dropped":3,"dropped_first":"20`)) {
 		t.Errorf("the last record is %s", last)

@@ -66,14 +66,10 @@ func TestTermsOfLines(t *testing.T) {
 	for n := range cases {
 		e, f := randomEntry(r), randomFilter(r, time.Unix(1e9, 0))
 		p, err := prepare(&e, e.ID, Options{}.withDefaults().Kinds)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		p.finish(uint64(n), time.Unix(1e9+int64(r.IntN(40)), 0).UTC(), false)
 		passes, err := f.Matches(p.line)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if passes {
 			passed++
 		}
@@ -178,26 +174,18 @@ func indexFiles(t *testing.T, l *Log) map[string]string {
 	settled(t, l)
 	all := map[string]string{}
 	names, err := filepath.Glob(filepath.Join(l.data, filepath.FromSlash(index.Dir), "*.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, name := range names {
 		db, err := bbolt.Open(name, 0o600, &bbolt.Options{ReadOnly: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		err = db.View(func(tx *bbolt.Tx) error {
 			return tx.Bucket([]byte("terms")).ForEach(func(term, list []byte) error {
 				all[filepath.Base(name)+" "+string(term)] = fmt.Sprintf("%x", list)
 				return nil
 			})
 		})
-		if err := db.Close(); err != nil {
-			t.Fatal(err)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.Close())
+		must(t, err)
 	}
 	return all
 }
@@ -242,21 +230,15 @@ func TestTheIndexIsThatOfTheLines(t *testing.T) {
 		})
 	}
 	writing.Wait()
-	if err := l.Rotate(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.Rotate(t.Context()))
 	removed := 0
 	same := func() {
 		t.Helper()
 		told := indexFiles(t, l)
 		// By one step: the log makes missing files meanwhile.
-		if err := os.Rename(filepath.Join(l.data, filepath.FromSlash(index.Dir)), fmt.Sprint(l.data, "-index-", removed)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Rename(filepath.Join(l.data, filepath.FromSlash(index.Dir)), fmt.Sprint(l.data, "-index-", removed)))
 		removed++
-		if err := l.index.Fill(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, l.index.Fill(t.Context()))
 		read := indexFiles(t, l)
 		for term, list := range read {
 			if told[term] != list {
@@ -310,9 +292,7 @@ func TestTheIndexCatchesUp(t *testing.T) {
 	}
 	for round := range 4 {
 		l, err := Open(data, Options{SegmentBytes: 2 << 20})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		c := follow(t, l)
 		if round%2 == 0 {
 			close(c.free)
@@ -347,7 +327,8 @@ func TestTheIndexCatchesUp(t *testing.T) {
 func TestTheIndexForgetsWhatIsGone(t *testing.T) {
 	t.Parallel()
 	data := memory(t)
-	k := &kept{T: t, data: data, log: mustOpen(t, data, Options{}), gone: map[int64]string{}}
+	k := keep(t, data)
+	k.log = mustOpen(t, data, Options{})
 	c := follow(t, k.log)
 	mustAppend(t, k.log, known("a-1"), known("a-2"))
 	k.ok(k.log.Redact(t.Context(), "", "a-2", "on request"))

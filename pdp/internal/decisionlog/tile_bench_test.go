@@ -39,9 +39,7 @@ func BenchmarkTileMillion(b *testing.B) {
 			forget(true)
 			if !test.files { // a reader of records opens it
 				for _, err := range l.Records(b.Context(), uint64(test.tile.N)*tileWidth, uint64(test.tile.N+1)*tileWidth) {
-					if err != nil {
-						b.Fatal(err)
-					}
+					must(b, err)
 				}
 			}
 			var reads bound.Passes
@@ -85,9 +83,7 @@ func TestTilesOpenNoSegment(t *testing.T) {
 			entries = append(entries, entry(fmt.Sprint(n, " ", i)))
 		}
 		mustAppend(t, l, entries...)
-		if err := l.Rotate(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, l.Rotate(t.Context()))
 	}
 	if _, err := l.Checkpoint(t.Context()); err != nil {
 		t.Fatal(err)

@@ -21,9 +21,7 @@ func logOf(t testing.TB, records int, o Options) *Log {
 	for n := int(l.Size()); n < records; n++ {
 		some = append(some, entry(fmt.Sprintf("r%d", n)))
 		if len(some) == 1000 || n == records-1 {
-			if err := l.Append(t.Context(), some); err != nil {
-				t.Fatal(err)
-			}
+			must(t, l.Append(t.Context(), some))
 			some = nil
 		}
 	}
@@ -83,13 +81,9 @@ func hashesOf(t *testing.T, l *Log) tlog.HashReader {
 		return out, nil
 	})
 	for r, err := range l.Records(t.Context(), 0, l.Size()) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		hashes, err := tlog.StoredHashes(int64(r.Sequence), r.Line, read)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		stored = append(stored, hashes...)
 	}
 	return read
@@ -106,9 +100,7 @@ func TestTilesEndWithTheCheckpoint(t *testing.T) {
 	}
 	tile := tlog.Tile{H: 8, W: int(signed.Size)}
 	before, err := l.Tile(tile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	mustAppend(t, l, entry("more"))
 	if now, err := l.Signed(); err != nil || now.Size != signed.Size {
 		t.Errorf("signed are %d, %v", now.Size, err)
@@ -132,13 +124,9 @@ func TestSignedAfterAStart(t *testing.T) {
 	data := t.TempDir()
 	l := mustOpen(t, data, Options{})
 	mustAppend(t, l, entry("a"))
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.Close())
 	closed, err := l.Signed()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	l = mustOpen(t, data, Options{Checkpoints: Checkpoints{Every: 1 << 50, Idle: 1 << 50}})
 	if opened, err := l.Signed(); err != nil || !bytes.Equal(opened.Note, closed.Note) {
 		t.Errorf("%v: signed is %s, and was %s", err, opened.Note, closed.Note)
@@ -152,27 +140,19 @@ func TestWitnessedIsOfThisLog(t *testing.T) {
 		t.Fatalf("%+v, %v", c, err)
 	}
 	signed, err := l.Signed()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := l.KeepWitnessed(signed.Note); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, l.KeepWitnessed(signed.Note))
 	mustAppend(t, l, entry("more"))
 	if c, err := l.Witnessed(); err != nil || c.Size != signed.Size {
 		t.Fatalf("%+v, %v", c, err)
 	}
 	other := logOf(t, 20, Options{Origin: signed.Origin})
 	foreign, err := other.Signed()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	fork := Checkpoint{Origin: signed.Origin, Size: 5, Root: foreign.Root}
 	ahead := Checkpoint{Origin: signed.Origin, Size: l.Size() + 1, Root: foreign.Root}
 	for _, c := range []*Checkpoint{&fork, &ahead} {
-		if err := c.sign(l.writer.key.Signer); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.sign(l.writer.key.Signer))
 	}
 	for name, c := range map[string]struct {
 		note []byte
@@ -185,16 +165,12 @@ func TestWitnessedIsOfThisLog(t *testing.T) {
 		"no checkpoint":     {[]byte("x"), nil},
 		"of too many bytes": {bytes.Repeat([]byte("x"), MaxCheckpointBytes+1), nil},
 	} {
-		if err := os.WriteFile(filepath.Join(l.data, WitnessedFile), c.note, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(l.data, WitnessedFile), c.note, 0o600))
 		if got, err := l.Witnessed(); err == nil || c.want != nil && !errors.Is(err, c.want) {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(l.data, WitnessedFile), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(l.data, WitnessedFile), nil, 0o600))
 	var unverified *note.UnverifiedNoteError
 	if _, err := l.Witnessed(); err == nil || errors.As(err, &unverified) {
 		t.Errorf("an empty file: %v", err)

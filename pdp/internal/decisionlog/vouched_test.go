@@ -33,9 +33,7 @@ func TestWhatTheTreeVouchesFor(t *testing.T) {
 	behind := event("behind", 0)
 	changed := event(decisionlog.EventAPIKeyRevoked, 3)
 	event("after", 0)
-	if err = errors.Join(err, log.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(err, log.Close()))
 	// flip alters the last byte but one of a value.
 	flip := func(segment int, bucket string, sequence uint64) func(data string) {
 		return func(data string) {
@@ -51,9 +49,7 @@ func TestWhatTheTreeVouchesFor(t *testing.T) {
 				})
 				err = errors.Join(err, db.Close())
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 		}
 	}
 	const records, hashes = decisionlog.BucketRecords, decisionlog.BucketHashes
@@ -75,9 +71,7 @@ func TestWhatTheTreeVouchesFor(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			data := filepath.Join(t.TempDir(), "data")
-			if err := os.CopyFS(data, os.DirFS(whole)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.CopyFS(data, os.DirFS(whole)))
 			_ = os.Chmod(filepath.Join(data, decisionlog.KeyFile), 0o600)
 			c.do(data)
 			look := func(of interface {
@@ -98,15 +92,11 @@ func TestWhatTheTreeVouchesFor(t *testing.T) {
 				}
 			}
 			reader, err := decisionlog.OpenReader(data)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			look(reader, func(visit func(*decisionlog.Recorded, bool) error) (decisionlog.Vouched, error) {
 				return reader.Vouched(t.Context(), visit, decisionlog.EventAPIKeys, decisionlog.EventAPIKeyRevoked)
 			})
-			if err := reader.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, reader.Close())
 			log, err := decisionlog.Open(data, decisionlog.Options{})
 			if err != nil {
 				return // the last record is read by each start
@@ -114,9 +104,7 @@ func TestWhatTheTreeVouchesFor(t *testing.T) {
 			look(log, func(visit func(*decisionlog.Recorded, bool) error) (decisionlog.Vouched, error) {
 				return log.Vouched(t.Context(), visit, decisionlog.EventAPIKeys, decisionlog.EventAPIKeyRevoked)
 			})
-			if err := log.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, log.Close())
 		})
 	}
 }
