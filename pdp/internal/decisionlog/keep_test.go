@@ -46,7 +46,7 @@ func keep(t *testing.T, data string) *kept {
 	k := &kept{T: t, data: data, disk: newFaults(), gone: map[int64]string{}, going: map[int64]string{}}
 	k.answered, k.first = map[string]bool{}, map[string][]byte{}
 	k.options = k.disk.options(Options{Checkpoints: Checkpoints{Every: time.Hour, Idle: time.Hour}, Index: true})
-	k.options.Journal.Size, k.options.Journal.Step, k.options.On.Step = 0, k.hooks.come, k.hooks.come
+	k.options.Journal.Step, k.options.On.Step = k.hooks.come, k.hooks.come
 	k.options.On.Checkpoint = func(note []byte) { k.hooks.signed.Store(new(string(note))) }
 	t.Cleanup(func() {
 		k.hooks.goOn()
