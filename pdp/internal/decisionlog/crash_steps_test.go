@@ -310,8 +310,8 @@ func TestTwoStartsDuringReplay(t *testing.T) {
 	})
 	must(t, mustOpen(t, k.data, Options{}).Close())
 	lines := verify(t, k.data)
-	if k.onRecord(lines, k.answered); !bytes.Contains(lines[13], []byte(`"replayed":12`)) {
-		t.Errorf("got %s", lines[13])
+	if k.onRecord(lines, k.answered); len(lines) < 14 || !bytes.Contains(lines[13], []byte(`"replayed":12`)) {
+		t.Errorf("got\n%s", bytes.Join(lines, []byte("\n")))
 	}
 }
 

@@ -157,8 +157,13 @@ func TestDisks(t *testing.T) {
 	}
 	for name, b := range map[string]broken{
 		"full within a segment": {"size=3m", "disk_full", Options{Journal: journal.Options{Size: journal.MinSize}}, full},
-		"full between two":      {"size=3m", "disk_full", Options{SegmentBytes: 500_000, Journal: journal.Options{Size: journal.MinSize}}, full},
-		"no room for a journal": {"", "disk_full", Options{Journal: journal.Options{OpenFile: openFile}}, func(t *testing.T, d *disk) func() { return withoutJournal(t, d, &noRoom) }},
+		"full between two": {
+			"size=3m", "disk_full", Options{SegmentBytes: 500_000, Journal: journal.Options{Size: journal.MinSize}}, full,
+		},
+		"no room for a journal": {
+			"", "disk_full", Options{Journal: journal.Options{OpenFile: openFile}},
+			func(t *testing.T, d *disk) func() { return withoutJournal(t, d, &noRoom) },
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

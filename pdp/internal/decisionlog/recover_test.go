@@ -128,8 +128,11 @@ func TestRecover(t *testing.T) {
 	t.Parallel()
 	one := int64(1)
 	for name, c := range map[string]loss{
-		"a frame is altered": {4, func(t *testing.T, data string) int64 { return crashedlog.Damage(t, data, 2) },
-			[]string{"frames 2 to 2", "1 records are lost"}, decisionlog.Loss{File: "journal.0", Frames: [][2]uint64{{2, 2}}, Lost: &one, Kept: 3, Files: make([]string, 2)}, []int{1, 3, 4}},
+		"a frame is altered": {
+			4, func(t *testing.T, data string) int64 { return crashedlog.Damage(t, data, 2) },
+			[]string{"frames 2 to 2", "1 records are lost"},
+			decisionlog.Loss{File: "journal.0", Frames: [][2]uint64{{2, 2}}, Lost: &one, Kept: 3, Files: make([]string, 2)}, []int{1, 3, 4},
+		},
 		// The log says that a journal counts: that its files are not there is damage, and not an empty journal.
 		"both files are missing": {3, func(t *testing.T, data string) int64 {
 			must(t, errors.Join(os.Remove(in(data, 0)), os.Remove(in(data, 1))))
@@ -163,8 +166,9 @@ func (c loss) isAccepted(t *testing.T) {
 		}
 	}
 	r, err := decisionlog.OpenReader(data)
-	if must(t, err); r.Unfilled() == nil || r.Unfilled().Damage == "" || c.kept == nil && (r.Unfilled().Records != 0 || !strings.Contains(r.Unfilled().Damage, "missing")) {
-		t.Errorf("%+v", r.Unfilled())
+	must(t, err)
+	if u := r.Unfilled(); u == nil || u.Damage == "" || c.kept == nil && (u.Records != 0 || !strings.Contains(u.Damage, "missing")) {
+		t.Errorf("%+v", u)
 	}
 	accepted, err := decisionlog.Recover(data, decisionlog.Options{})
 	must(t, err)
@@ -186,8 +190,8 @@ func (c loss) isAccepted(t *testing.T) {
 		if at >= 0 && !slices.Equal(files, names) || len(l.Files) != len(c.want.Files) {
 			t.Errorf("%q, and %q are named", files, l.Files)
 		}
-		if w := c.want; l.File != w.File || l.Kept != w.Kept || !slices.Equal(l.Frames, w.Frames) || l.Reason == "" || at >= 0 && l.Offset != at ||
-			(l.Lost == nil) != (w.Lost == nil) || w.Lost != nil && *l.Lost != *w.Lost {
+		if w := c.want; l.File != w.File || at >= 0 && l.Offset != at || l.Reason == "" || l.Kept != w.Kept ||
+			!slices.Equal(l.Frames, w.Frames) || (l.Lost == nil) != (w.Lost == nil) || w.Lost != nil && *l.Lost != *w.Lost {
 			t.Errorf("%s: %+v, want %+v", details, l, w)
 		}
 	}
