@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -276,4 +277,17 @@ func TestRedactionOfSeveralRecords(t *testing.T) {
 	k.contents(k.data, k.answered, "a-1", "a-2", "a-3", "b-2")
 	k.reopen()
 	k.check()
+}
+
+// A file whose name only looks like that of a new one is nobody's to finish or to remove.
+func TestOtherFilesStay(t *testing.T) {
+	t.Parallel()
+	k := keepLog(t)
+	for _, name := range []string{"notes.next", "00000001.db.next", "00000001.db.07.next", "1.db.7.next", "00000001.db.7.next.next"} {
+		k.ok(os.WriteFile(filepath.Join(k.data, LogDir, name), nil, 0o600))
+	}
+	k.reopen()
+	if left := k.left(); len(left) != 5 {
+		t.Errorf("%v are left", left)
+	}
 }
