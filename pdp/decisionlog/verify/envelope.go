@@ -40,7 +40,7 @@ type envelope struct {
 }
 
 func isEnvelope(line []byte) bool {
-	return bytes.HasPrefix(line, []byte(export.Prefix))
+	return bytes.HasPrefix(line, []byte(export.ExportPrefix))
 }
 
 // parseEnvelope reads an envelope line; names twice and malformed JSON are refused.

@@ -59,8 +59,8 @@ func (x *exported) read() error {
 	if x.begin.Word == export.LineMerge && x.lines.handed == nil {
 		return x.merge(line)
 	}
-	if x.begin.Format != export.Format {
-		return problem(Unreadable, -1, "the export is of format %d, and this verifies format %d: a newer version made it; verify it with that version", x.begin.Format, export.Format)
+	if x.begin.Format != export.ExportVersion {
+		return problem(Unreadable, -1, "the export is of format %d, and this verifies format %d: a newer version made it; verify it with that version", x.begin.Format, export.ExportVersion)
 	}
 	if x.begin.Word == export.LineConsistency {
 		return x.consistency()

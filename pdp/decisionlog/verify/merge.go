@@ -43,9 +43,9 @@ type part struct {
 
 // merge verifies a merge, whose first line is read.
 func (x *exported) merge(line []byte) error {
-	if x.begin.Format != export.MergeFormat || x.begin.Parts > export.MaxParts {
+	if x.begin.Format != export.MergeVersion || x.begin.Parts > export.MaxParts {
 		return problem(Unreadable, -1, "the merge is of format %d and has %d parts, and this verifies format %d with %d parts: a newer version made it; verify it with that version",
-			x.begin.Format, x.begin.Parts, export.MergeFormat, export.MaxParts)
+			x.begin.Format, x.begin.Parts, export.MergeVersion, export.MaxParts)
 	}
 	m := merged{exported: x, at: -1}
 	if !isLine(line, export.LineMerge, `,"format":%d,"parts":%d}`, x.begin.Format, x.begin.Parts) || x.begin.Parts < 1 {
@@ -79,12 +79,12 @@ func (x *exported) merge(line []byte) error {
 }
 
 func isWord(line []byte, word string) bool {
-	return bytes.HasPrefix(line, []byte(export.Prefix+`"`+word+`"`))
+	return bytes.HasPrefix(line, []byte(export.ExportPrefix+`"`+word+`"`))
 }
 
 // isLine reports whether a line of the merge is as the writer writes it.
-func isLine(line []byte, word, format string, values ...any) bool {
-	return string(line) == export.Prefix+`"`+word+`"`+fmt.Sprintf(format, values...)
+func isLine(line []byte, word, layout string, values ...any) bool {
+	return string(line) == export.ExportPrefix+`"`+word+`"`+fmt.Sprintf(layout, values...)
 }
 
 // next is the next line of a part, or the last line. Turned says that the line before says whose it is.

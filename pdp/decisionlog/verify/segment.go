@@ -94,10 +94,10 @@ func (c *checker) meta(b *pages.File, number int64) error {
 	if err != nil {
 		return err
 	}
-	switch format := string(values[decisionlog.MetaFormat]); format {
-	case strconv.Itoa(decisionlog.FormatVersion), strconv.Itoa(decisionlog.FormatJournaled):
+	switch version := string(values[decisionlog.MetaFormat]); version {
+	case strconv.Itoa(decisionlog.Version), strconv.Itoa(decisionlog.VersionJournaled):
 	default:
-		return problem(Unreadable, -1, "its format is %.20q, and this verifies formats %d and %d: a newer version made it, or it is damaged; verify it with the newer version", format, decisionlog.FormatVersion, decisionlog.FormatJournaled)
+		return problem(Unreadable, -1, "its format is %.20q, and this verifies formats %d and %d: a newer version made it, or it is damaged; verify it with the newer version", version, decisionlog.Version, decisionlog.VersionJournaled)
 	}
 	if n, ok := integer(values[decisionlog.MetaSegment]); !ok || n != number {
 		return problem(Altered, -1, "it says it is segment %d", n)

@@ -223,7 +223,7 @@ type journaled struct {
 func (j journaled) put(meta *bbolt.Bucket) error {
 	if j == (journaled{}) {
 		return errors.Join(
-			meta.Put([]byte(MetaFormat), strconv.AppendInt(nil, FormatVersion, 10)),
+			meta.Put([]byte(MetaFormat), strconv.AppendInt(nil, Version, 10)),
 			meta.Delete([]byte(MetaJournal)))
 	}
 	value := append(j.id[:], number(j.number)...)
@@ -231,13 +231,13 @@ func (j journaled) put(meta *bbolt.Bucket) error {
 		value = append(value, number(uint64(j.aside))...)
 	}
 	return errors.Join(
-		meta.Put([]byte(MetaFormat), strconv.AppendInt(nil, FormatJournaled, 10)),
+		meta.Put([]byte(MetaFormat), strconv.AppendInt(nil, VersionJournaled, 10)),
 		meta.Put([]byte(MetaJournal), value))
 }
 
 // readJournaled reads what put wrote: the format of a segment, and its journal.
-func readJournaled(format, value []byte) (j journaled, err error) {
-	if string(format) != strconv.Itoa(FormatJournaled) {
+func readJournaled(version, value []byte) (j journaled, err error) {
+	if string(version) != strconv.Itoa(VersionJournaled) {
 		return j, nil
 	}
 	n := len(j.id)
@@ -321,7 +321,7 @@ func (b *buckets) put(p *prepared, e *edge) error {
 func beginSegment(tx *bbolt.Tx, s *segment, e edge, public string) error {
 	meta := tx.Bucket([]byte(BucketMeta))
 	for name, value := range map[string][]byte{
-		MetaFormat:  strconv.AppendInt(nil, FormatVersion, 10),
+		MetaFormat:  strconv.AppendInt(nil, Version, 10),
 		MetaSegment: number(s.number),
 		MetaFirst:   number(e.size),
 		MetaEdge:    joinHashes(e.hashes),

@@ -1,25 +1,4 @@
-// Package decisionlog keeps every decision on record, so that every record that is altered,
-// removed, moved or added later can be found. Call [Open], then [Log.Append]. To read alone,
-// call [OpenReader], or [Read] for a log as of a checkpoint.
-//
-// A record is a line of JSON. Its bytes are the leaf of a Merkle tree, whose
-// root is signed now and then: a checkpoint. Lines, tree and checkpoints stand
-// together in bbolt files, the segments, of which only the last is written to.
-//
-// Start with this file, which specifies the files. writer.go and commit.go write them, and
-// tail.go opens them again. rotate.go seals segments. removal.go takes content out of them. [Reader] and [Recorded] read them, and all else
-// reads through these two: exports, reports and the index have rooms of their own.
-//
-// The package refuses to judge what it keeps: it masks nothing, and never serialises a line a
-// second time.
 package decisionlog
-
-import (
-	"crypto/sha256"
-	"encoding/hex"
-	"fmt"
-	"io"
-)
 
 // # Directory
 //
@@ -40,7 +19,7 @@ import (
 // A last segment without records counts as not there: it was prepared ahead.
 //
 // The first key is in log.key.next until the first segment has a record. So where log.key, log.pub, log.checkpoint or
-// log/witnessed is, a log was begun, and a writer begins no other in its place: see [ErrCut].
+// log/witnessed is, a log was begun, and a writer begins no other in its place: see decisionlog.ErrCut.
 //
 // # Segment
 //
@@ -104,7 +83,7 @@ import (
 //
 // A segment that is sealed is not written to any more. Which changes to its file are found?
 //
-//	records, hashes, meta "edge"    any change is found, by verify, and before content is removed (removal.go)
+//	records, hashes, meta "edge"    any change is found, by verify, and before content is removed (see decisionlog/removal.go)
 //	checkpoints                     verify finds one that is changed or added: each is signed, and of a tree that is
 //	                                known. One that is missing, and is not the last, is not found
 //	meta "format" "segment" "first" opening the log and verify find any change
@@ -282,8 +261,8 @@ import (
 const (
 	// FormatVersion is the version of all of this. FormatJournaled is that of a segment whose journal may have
 	// records which the segment has not, so that no program passes them over that knows no journal.
-	FormatVersion   = 1
-	FormatJournaled = 2
+	Version          = 1
+	VersionJournaled = 2
 
 	// LogDir, LockFile, KeyFile, NextKeyFile, CheckpointFile, PublicKeyFile, WitnessedFile, ConflictFile and SuspectsFile are names below
 	// the data directory; SegmentName makes a segment's name below LogDir.
@@ -323,30 +302,37 @@ const (
 	KindSearch   = "search"
 	KindBatch    = "batch"
 	KindAdmin    = "admin"
+	// KindReceipt is the kind of record with a PEP's report about the obligations of a decision.
+	KindReceipt = "receipt"
 
 	// The events the log records itself.
-	EventCreated       = "log_created"
-	EventSegment       = "segment_opened"
-	EventCrash         = "log_opened_after_crash"
-	EventUnsigned      = "unsigned_tail"
-	EventLoss          = "loss_accepted"
-	EventResumed       = "writes_resumed"
-	EventDropped       = "records_dropped"
-	EventKeyRotated    = "key_rotated"
-	ExtensionTime      = "time"     // of a checkpoint
-	ExtensionNextKey   = "next-key" // of a checkpoint
-	TimeLayout         = "2006-01-02T15:04:05.000000000Z"
-	DigestPrefix       = "sha256:"
-	MaxLine            = 16 << 20 // bytes of one line
-	MaxAppend          = 64 << 20 // bytes of all lines of one Append
-	MaxCheckpointBytes = 64 << 10
-)
+	EventCreated    = "log_created"
+	EventSegment    = "segment_opened"
+	EventCrash      = "log_opened_after_crash"
+	EventUnsigned   = "unsigned_tail"
+	EventLoss       = "loss_accepted"
+	EventResumed    = "writes_resumed"
+	EventDropped    = "records_dropped"
+	EventKeyRotated = "key_rotated"
+	EventRedacted   = "record_redacted"
+	EventRetired    = "segments_retired"
 
-// FileDigest is the digest of a segment file, and the number of its bytes.
-func FileDigest(r io.Reader) (digest string, size int64, err error) {
-	sum := sha256.New()
-	if size, err = io.Copy(sum, r); err != nil {
-		return "", 0, fmt.Errorf("reading a segment: %w", err)
-	}
-	return DigestPrefix + hex.EncodeToString(sum.Sum(nil)), size, nil
-}
+	// The extension lines of a checkpoint.
+	ExtensionTime    = "time"
+	ExtensionNextKey = "next-key"
+
+	// The reasons why a record is without its line.
+	WhyFiltered = "filtered" // the reader may not see it
+	WhyRedacted = "redacted"
+	WhyRetired  = "retired"
+
+	TimeLayout   = "2006-01-02T15:04:05.000000000Z"
+	DigestPrefix = "sha256:"
+
+	// The limits, in bytes. MaxPossible is that of the questions in a record of KindPossible: a list may ask thousands, and shares
+	// whatever its caller sent.
+	MaxLine            = 16 << 20
+	MaxAppend          = 64 << 20 // all lines of one Append
+	MaxCheckpointBytes = 64 << 10
+	MaxPossible        = 64 << 10
+)

@@ -63,9 +63,9 @@ func readTails(tx *bbolt.Tx) (all []UnsignedTail) {
 // headOf is the MAC of a segment, as format.go specifies it.
 func (k *key) headOf(segment uint64, e edge, meta *bbolt.Bucket) ([]byte, error) {
 	root, err := e.root()
-	format, journal := meta.Get([]byte(MetaFormat)), meta.Get([]byte(MetaJournal))
+	version, journal := meta.Get([]byte(MetaFormat)), meta.Get([]byte(MetaJournal))
 	m := hmac.New(sha256.New, k.head[:])
-	for _, part := range [][]byte{number(segment), number(e.size), root[:], number(uint64(len(format))), format, number(uint64(len(journal))), journal} {
+	for _, part := range [][]byte{number(segment), number(e.size), root[:], number(uint64(len(version))), version, number(uint64(len(journal))), journal} {
 		_, _ = m.Write(part)
 	}
 	last := byte(0)

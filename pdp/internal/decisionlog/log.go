@@ -1,3 +1,17 @@
+// Package decisionlog keeps every decision on record, so that every record that is altered,
+// removed, moved or added later can be found. Call [Open], then [Log.Append]. To read alone,
+// call [OpenReader], or [Read] for a log as of a checkpoint.
+//
+// A record is a line of JSON. Its bytes are the leaf of a Merkle tree, whose
+// root is signed now and then: a checkpoint. Lines, tree and checkpoints stand
+// together in bbolt files, the segments, of which only the last is written to.
+//
+// Start with this file, which specifies the files. writer.go and commit.go write them, and
+// tail.go opens them again. rotate.go seals segments. removal.go takes content out of them. [Reader] and [Recorded] read them, and all else
+// reads through these two: exports, reports and the index have rooms of their own.
+//
+// The package refuses to judge what it keeps: it masks nothing, and never serialises a line a
+// second time.
 package decisionlog
 
 import (

@@ -15,10 +15,6 @@ import (
 	"policy-service/evaluation"
 )
 
-// MaxPossible is how much text a record of [KindPossible] has of the questions of a batch, in bytes: a list may ask
-// thousands, and shares whatever its caller sent.
-const MaxPossible = 64 << 10
-
 // Questions are those of a batch that asked what is possible. They are one record.
 type Questions struct {
 	// Same are the names that all questions have. The request of the entry has them.

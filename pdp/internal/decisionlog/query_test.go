@@ -38,11 +38,11 @@ func randomEntry(r *rand.Rand) Entry {
 		e.Decision.Overruled, e.Decision.Determining = e.Decision.Determining, nil
 	}
 	if e.Decision.Allow && r.IntN(2) == 0 {
-		properties, err := evaluation.NewObject(map[string]any{"type": index.ApprovalRequired})
+		properties, err := evaluation.NewObject(map[string]any{"type": ApprovalRequired})
 		if err != nil {
 			panic(err)
 		}
-		e.Decision.Obligations = []evaluation.Obligation{{ID: "o", Type: pick("log", index.ApprovalRequired), Properties: properties}}
+		e.Decision.Obligations = []evaluation.Obligation{{ID: "o", Type: pick("log", ApprovalRequired), Properties: properties}}
 	}
 	if r.IntN(3) == 0 {
 		e.Decision.Capability = &Capability{ID: pick("cap_1", "cap_2"), Held: true}

@@ -28,13 +28,6 @@ type Record struct {
 	Gone string
 }
 
-// The reasons why a record is without its Line.
-const (
-	WhyFiltered = "filtered"
-	WhyRedacted = "redacted"
-	WhyRetired  = "retired"
-)
-
 // A transaction of a reader ends after so many records, or bytes of them.
 const (
 	readRecords = 512

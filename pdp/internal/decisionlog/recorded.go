@@ -13,7 +13,6 @@ import (
 	"go.etcd.io/bbolt"
 
 	"policy-service/evaluation"
-	"policy-service/pdp/internal/decisionlog/index"
 )
 
 // Recorded is what a record says: the members that format.go lists, by their names there.
@@ -125,7 +124,7 @@ const (
 // Answer is one of these, or "" for a record that holds no decision. An approval that was used is among Discharged, and
 // its obligation is no longer owed: that is an allow.
 func (r *Recorded) Answer() string {
-	approval := func(o RecordedObligation) bool { return o.Type == index.ApprovalRequired }
+	approval := func(o RecordedObligation) bool { return o.Type == ApprovalRequired }
 	switch {
 	case r.Possible != nil && *r.Possible:
 		return Possible

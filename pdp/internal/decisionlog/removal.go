@@ -58,9 +58,6 @@ import (
 // then the segment is the file that was: verify accepts as a segment's file any that
 // these records name, in "digest" or in "replaces".
 const (
-	EventRedacted = "record_redacted"
-	EventRetired  = "segments_retired"
-
 	nextSuffix = ".next"
 	// lockWait is how long a segment that another process holds is waited for.
 	lockWait = 2 * time.Second

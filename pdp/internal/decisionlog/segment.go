@@ -1,8 +1,11 @@
 package decisionlog
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -130,9 +133,9 @@ func (s *segment) readMeta(f *pages.File) (end uint64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	if version := string(meta[MetaFormat]); version != strconv.Itoa(FormatVersion) && version != strconv.Itoa(FormatJournaled) {
+	if version := string(meta[MetaFormat]); version != strconv.Itoa(Version) && version != strconv.Itoa(VersionJournaled) {
 		return 0, fmt.Errorf("its format is %.20q, and this version reads %d and %d: %w, or it is damaged; run that version, or restore what was backed up before the upgrade",
-			version, FormatVersion, FormatJournaled, ErrNewer)
+			version, Version, VersionJournaled, ErrNewer)
 	}
 	n, _ := readNumber(meta[MetaSegment])
 	first, ok := readNumber(meta[MetaFirst])
@@ -153,4 +156,13 @@ func rename(from, to string) error {
 		return err
 	}
 	return plainfile.SyncDir(filepath.Dir(to))
+}
+
+// FileDigest is the digest of a segment file, and the number of its bytes.
+func FileDigest(r io.Reader) (digest string, size int64, err error) {
+	sum := sha256.New()
+	if size, err = io.Copy(sum, r); err != nil {
+		return "", 0, fmt.Errorf("reading a segment: %w", err)
+	}
+	return DigestPrefix + hex.EncodeToString(sum.Sum(nil)), size, nil
 }

@@ -134,7 +134,7 @@ func (w *writer) create() (err error) {
 		return err
 	}
 	w.tail = tail{}
-	about := map[string]any{"format": FormatVersion, "origin": w.key.Name(), "key": w.key.public}
+	about := map[string]any{"format": Version, "origin": w.key.Name(), "key": w.key.public}
 	if err := w.begin(first, EventCreated, about, nil); err != nil {
 		return err
 	}

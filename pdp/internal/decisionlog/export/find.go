@@ -25,7 +25,7 @@ func Find(in io.Reader, id string) (decisionlog.Recorded, error) {
 	lines.Buffer(nil, decisionlog.MaxLine+len("\r\n")+1)
 	for n := 1; lines.Scan(); n++ {
 		line := lines.Bytes()
-		if bytes.HasPrefix(line, []byte(Prefix)) || !bytes.Contains(line, own) && !(isItem && bytes.Contains(line, shared)) {
+		if bytes.HasPrefix(line, []byte(ExportPrefix)) || !bytes.Contains(line, own) && !(isItem && bytes.Contains(line, shared)) {
 			continue // only lines that have the id somewhere are read
 		}
 		r, err := decisionlog.Parse(line)

@@ -1,7 +1,5 @@
 package export
 
-import "policy-service/pdp/internal/decisionlog"
-
 // An export is lines of JSON, each ended by one \n, without blank lines. A line that
 // begins with {"export": is of the envelope. Every other line is a record, byte
 // for byte as it is stored, which is the input of its leaf. A record line never
@@ -64,9 +62,9 @@ import "policy-service/pdp/internal/decisionlog"
 // what is here, is another format number, which readers refuse.
 const (
 	// Format is the number of this format.
-	Format = 1
+	ExportVersion = 1
 	// Prefix is what each line of the envelope begins with.
-	Prefix = `{"export":`
+	ExportPrefix = `{"export":`
 
 	// The lines of the envelope.
 	LineBegin       = "begin"
@@ -84,45 +82,3 @@ const (
 	// MaxHashes is how many hashes one "leaves" line holds at most.
 	MaxHashes = 64
 )
-
-// beginLine is the line "begin".
-type beginLine struct {
-	Export     string              `json:"export"`
-	Format     int                 `json:"format"`
-	Form       string              `json:"form"`
-	Origin     string              `json:"origin"`
-	Size       int64               `json:"size"`
-	Checkpoint string              `json:"checkpoint"`
-	Keys       []string            `json:"keys,omitempty"`
-	Filter     *decisionlog.Filter `json:"filter,omitempty"`
-	Live       bool                `json:"live,omitempty"`
-}
-
-// leavesLine is the line "leaves".
-type leavesLine struct {
-	Export string   `json:"export"`
-	First  uint64   `json:"first"`
-	Why    string   `json:"why"`
-	Hashes hashList `json:"hashes"`
-}
-
-// endLine is the line "end".
-type endLine struct {
-	Export  string `json:"export"`
-	Records int64  `json:"records"`
-	Size    int64  `json:"size"`
-	Digest  string `json:"digest"`
-
-	Witnessed string   `json:"witnessed,omitempty"`
-	Hashes    hashList `json:"hashes,omitempty"`
-}
-
-// consistencyLine is the line "consistency".
-type consistencyLine struct {
-	Export string   `json:"export"`
-	Format int      `json:"format"`
-	Origin string   `json:"origin"`
-	Old    string   `json:"old"`
-	New    string   `json:"new"`
-	Hashes hashList `json:"hashes"`
-}

@@ -32,7 +32,7 @@ func (n *ndjson) begin(h decisionlog.Head) error {
 	n.size, n.checkpoint = h.Size, h.Checkpoint
 	line := beginLine{
 		Export:     LineBegin,
-		Format:     Format,
+		Format:     ExportVersion,
 		Form:       n.form,
 		Origin:     h.Origin,
 		Size:       h.Size,
@@ -186,4 +186,46 @@ func (c *cachedHashes) ReadHashes(indexes []int64) ([]tlog.Hash, error) {
 		out[i] = c.known[index]
 	}
 	return out, nil
+}
+
+// beginLine is the line "begin".
+type beginLine struct {
+	Export     string              `json:"export"`
+	Format     int                 `json:"format"`
+	Form       string              `json:"form"`
+	Origin     string              `json:"origin"`
+	Size       int64               `json:"size"`
+	Checkpoint string              `json:"checkpoint"`
+	Keys       []string            `json:"keys,omitempty"`
+	Filter     *decisionlog.Filter `json:"filter,omitempty"`
+	Live       bool                `json:"live,omitempty"`
+}
+
+// leavesLine is the line "leaves".
+type leavesLine struct {
+	Export string   `json:"export"`
+	First  uint64   `json:"first"`
+	Why    string   `json:"why"`
+	Hashes hashList `json:"hashes"`
+}
+
+// endLine is the line "end".
+type endLine struct {
+	Export  string `json:"export"`
+	Records int64  `json:"records"`
+	Size    int64  `json:"size"`
+	Digest  string `json:"digest"`
+
+	Witnessed string   `json:"witnessed,omitempty"`
+	Hashes    hashList `json:"hashes,omitempty"`
+}
+
+// consistencyLine is the line "consistency".
+type consistencyLine struct {
+	Export string   `json:"export"`
+	Format int      `json:"format"`
+	Origin string   `json:"origin"`
+	Old    string   `json:"old"`
+	New    string   `json:"new"`
+	Hashes hashList `json:"hashes"`
 }

@@ -93,7 +93,7 @@ func Proofs(in io.Reader) (all []Proved, err error) {
 	lines.Buffer(nil, decisionlog.MaxLine+len("\r\n")+1)
 	for lines.Scan() {
 		line := lines.Bytes()
-		if !bytes.HasPrefix(line, []byte(Prefix)) {
+		if !bytes.HasPrefix(line, []byte(ExportPrefix)) {
 			r, err := decisionlog.Parse(line)
 			if err != nil {
 				return nil, err
@@ -192,7 +192,7 @@ func (l Log) Consistency(_ context.Context, w io.Writer, old []byte) error {
 	}
 	line := consistencyLine{
 		Export: LineConsistency,
-		Format: Format,
+		Format: ExportVersion,
 		Origin: l.Head.Origin,
 		Old:    string(old),
 		New:    string(l.Head.Checkpoint),

@@ -45,8 +45,8 @@ func partOf(line []byte) (Part, error) {
 		Form   string `json:"form"`
 		Part   `json:",inline"`
 	}
-	if err := json.Unmarshal(line, &is); err != nil || is.Export != LineBegin || is.Format != Format || is.Form != FormLog {
-		return Part{}, fmt.Errorf("this is no export of a decision log of format %d; give what log export writes", Format)
+	if err := json.Unmarshal(line, &is); err != nil || is.Export != LineBegin || is.Format != ExportVersion || is.Form != FormLog {
+		return Part{}, fmt.Errorf("this is no export of a decision log of format %d; give what log export writes", ExportVersion)
 	}
 	return is.Part, nil
 }
@@ -100,8 +100,8 @@ func (r *Reader) next() error {
 			Format int `json:"format"`
 			Part   int `json:"part"`
 		}
-		if err := json.Unmarshal(r.line, &is); err != nil || first && is.Format != MergeFormat || is.Part < 0 || is.Part > len(r.Parts) {
-			return fmt.Errorf("this is no line of a merge of format %d", MergeFormat)
+		if err := json.Unmarshal(r.line, &is); err != nil || first && is.Format != MergeVersion || is.Part < 0 || is.Part > len(r.Parts) {
+			return fmt.Errorf("this is no line of a merge of format %d", MergeVersion)
 		}
 		r.at = is.Part
 	}

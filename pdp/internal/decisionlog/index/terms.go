@@ -25,9 +25,6 @@ const (
 	TermOdd = "!"
 )
 
-// ApprovalRequired is the type of obligation with which an allow is waiting.
-const ApprovalRequired = "approval_required"
-
 // termLength bounds the kept part of a value; longer ones are hashed. Two values
 // with one term are distinguished by the filter.
 const termLength = 256

@@ -139,7 +139,7 @@ func TestSampleHoldsReceipts(t *testing.T) {
 	last := uint64(0)
 	for line := range bytes.Lines(sample.Files["records.ndjson"]) {
 		var s decisionlog.Recorded
-		if bytes.HasPrefix(line, []byte(export.Prefix)) {
+		if bytes.HasPrefix(line, []byte(export.ExportPrefix)) {
 			continue
 		}
 		if err := json.Unmarshal(line, &s); err != nil || s.Sequence <= last {
@@ -363,7 +363,7 @@ func TestSampledItemsOfABatchComeWithItsRecord(t *testing.T) {
 	choose := func() (s Sample, ids []string) {
 		s = sampleNow(t, l, nil, SampleOptions{N: 25, Seed: "s"})
 		for line := range bytes.Lines(s.Files["records.ndjson"]) {
-			if !bytes.HasPrefix(line, []byte(export.Prefix)) {
+			if !bytes.HasPrefix(line, []byte(export.ExportPrefix)) {
 				r, err := decisionlog.Parse(line)
 				if err != nil {
 					t.Fatal(err)

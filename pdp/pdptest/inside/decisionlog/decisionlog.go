@@ -28,8 +28,8 @@ const (
 	EventRetired      = decisionlog.EventRetired
 	EventStart        = decisionlog.EventStart
 	EventStop         = decisionlog.EventStop
-	FormatJournaled   = decisionlog.FormatJournaled
-	FormatVersion     = decisionlog.FormatVersion
+	FormatJournaled   = decisionlog.VersionJournaled
+	FormatVersion     = decisionlog.Version
 	KindAdmin         = decisionlog.KindAdmin
 	KindApproval      = decisionlog.KindApproval
 	KindBatch         = decisionlog.KindBatch

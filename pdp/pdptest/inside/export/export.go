@@ -11,8 +11,8 @@ type (
 )
 
 const (
-	Format      = export.Format
-	MergeFormat = export.MergeFormat
+	Format      = export.ExportVersion
+	MergeFormat = export.MergeVersion
 )
 
 var Tail = export.Tail
