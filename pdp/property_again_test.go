@@ -15,6 +15,7 @@ import (
 	"policy-service/evaluation"
 	"policy-service/pdp"
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/mask"
 	"policy-service/pdp/internal/decisionlog/recorder"
 	"policy-service/pdp/internal/replay"
@@ -298,7 +299,7 @@ func (a *onRecord) questions(line []byte) (all []*decisionlog.Recorded) {
 		a.Fatal(err)
 	}
 	switch {
-	case r.Kind != decisionlog.KindDecision && r.Kind != decisionlog.KindPossible:
+	case r.Kind != format.KindDecision && r.Kind != format.KindPossible:
 		return nil
 	case r.Items == nil:
 		return []*decisionlog.Recorded{&r}

@@ -19,7 +19,7 @@ import (
 	"policy-service/evaluation"
 	"policy-service/pdp/decisionlog/verify"
 	"policy-service/pdp/pdptest/inside/auth"
-	"policy-service/pdp/pdptest/inside/decisionlog"
+	"policy-service/pdp/pdptest/inside/format"
 	"policy-service/pdp/pdptest/night"
 )
 
@@ -369,7 +369,7 @@ func (c *approvalCrash) recorded() crashRecord {
 			continue
 		}
 		question := r.Request.Context.Arguments.Question
-		if batch, _, is := strings.Cut(r.ID, "."); is && r.Kind == decisionlog.KindDecision {
+		if batch, _, is := strings.Cut(r.ID, "."); is && r.Kind == format.KindDecision {
 			on.batches[batch] = append(on.batches[batch], r)
 		}
 		switch {
@@ -377,7 +377,7 @@ func (c *approvalCrash) recorded() crashRecord {
 			questions[r.Details.Approval] = question
 		case r.Event == "approved":
 			on.approved[questions[r.Details.Approval]] = true
-		case r.Kind != decisionlog.KindDecision || !r.Decision || len(r.Discharged) == 0:
+		case r.Kind != format.KindDecision || !r.Decision || len(r.Discharged) == 0:
 		case r.Discharged[0].Continues.Round > 0:
 			on.rounds[fmt.Sprint(r.Discharged[0].Continues.Decision, " ", r.Discharged[0].Continues.Round)]++
 		default:

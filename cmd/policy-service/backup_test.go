@@ -21,6 +21,7 @@ import (
 	"policy-service/pdp/pdptest/inside/backup"
 	"policy-service/pdp/pdptest/inside/decisionlog"
 	"policy-service/pdp/pdptest/inside/export"
+	"policy-service/pdp/pdptest/inside/format"
 )
 
 // TestBackupUnderLoad has clients ask all the time. A backup is made meanwhile, the server is killed, and the backup is
@@ -167,7 +168,7 @@ func archive(t *testing.T, data string, head backup.Head, end backup.End) (file 
 	t.Helper()
 	var files []backup.Source
 	must(t, fs.WalkDir(os.DirFS(data), ".", func(name string, e fs.DirEntry, err error) error {
-		if err != nil || e.IsDir() || strings.HasSuffix(name, "lock") || name == decisionlog.CheckpointFile || path.Dir(name) == "log" && strings.HasSuffix(name, ".index") {
+		if err != nil || e.IsDir() || strings.HasSuffix(name, "lock") || name == format.CheckpointFile || path.Dir(name) == "log" && strings.HasSuffix(name, ".index") {
 			return err
 		}
 		f, err := os.Open(filepath.Join(data, name))
@@ -245,7 +246,7 @@ func TestRestoreGoesOnOnlyAfterAStop(t *testing.T) {
 	data, dir := t.TempDir(), t.TempDir()
 	log, err := decisionlog.Open(data, decisionlog.Options{})
 	must(t, err)
-	must(t, log.Append(t.Context(), []decisionlog.Entry{{Kind: decisionlog.KindAdmin, Event: decisionlog.EventStart}}))
+	must(t, log.Append(t.Context(), []decisionlog.Entry{{Kind: format.KindAdmin, Event: format.EventStart}}))
 	must(t, log.Close())
 	says(t, 0, "keys add --data "+data+" --name mallory")
 	reader, err := decisionlog.OpenReader(data)
@@ -262,7 +263,7 @@ func TestRestoreGoesOnOnlyAfterAStop(t *testing.T) {
 	must(t, os.Remove(data+"/api-keys.revoked"))
 	log, err = decisionlog.Open(data, decisionlog.Options{})
 	must(t, err)
-	must(t, log.Append(t.Context(), []decisionlog.Entry{{Kind: decisionlog.KindAdmin, Event: decisionlog.EventStop}}))
+	must(t, log.Append(t.Context(), []decisionlog.Entry{{Kind: format.KindAdmin, Event: format.EventStop}}))
 	must(t, log.Close())
 	reader, err = decisionlog.OpenReader(data)
 	must(t, err)

@@ -17,6 +17,7 @@ import (
 	"policy-service/pdp/decisionlog/verify"
 	"policy-service/pdp/pdptest/inside/decisionlog"
 	"policy-service/pdp/pdptest/inside/export"
+	"policy-service/pdp/pdptest/inside/format"
 	"policy-service/pdp/pdptest/night"
 )
 
@@ -193,7 +194,7 @@ func (c *crash) count(t *testing.T, rounds int) {
 	_, err := export.Tail(t.Context(), c.data, export.TailOptions{After: -1}, func(_ int64, line []byte) error {
 		l, err := decisionlog.Parse(line)
 		delete(missing, l.ID)
-		if l.Event == decisionlog.EventCrash {
+		if l.Event == format.EventCrash {
 			crashes++
 		}
 		records++

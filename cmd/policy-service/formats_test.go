@@ -45,8 +45,7 @@ import (
 	capabilities "policy-service/pdp/pdptest/inside/capability"
 	"policy-service/pdp/pdptest/inside/cli"
 	"policy-service/pdp/pdptest/inside/command"
-	"policy-service/pdp/pdptest/inside/decisionlog"
-	"policy-service/pdp/pdptest/inside/export"
+	"policy-service/pdp/pdptest/inside/format"
 	"policy-service/pdp/pdptest/inside/journal"
 	"policy-service/pdp/pdptest/inside/ledger"
 	"policy-service/pdp/pdptest/inside/lock"
@@ -253,7 +252,7 @@ func (s *story) secondDay() {
 	s.Revoked, _ = s.grant()
 	s.ask("warden", "/v1/capabilities/"+s.Revoked+"/revoke", `{"reason":"enough"}`, 200, `"revoked"`)
 	s.stop()
-	crashed := crashedlog.In(s.T, s.path("data"), 2, decisionlog.KindApproval, decisionlog.KindCapability)
+	crashed := crashedlog.In(s.T, s.path("data"), 2, format.KindApproval, format.KindCapability)
 	must(s.T, os.RemoveAll(s.path("data")))
 	must(s.T, os.CopyFS(s.path("data"), os.DirFS(crashed)))
 }
@@ -437,8 +436,8 @@ func formats(t *testing.T) string {
 	must(t, err)
 	number := regexp.MustCompile(`"(?:format|version)": ?(\d+)`)
 	return fmt.Sprintf("segments %d and %d\njournal %d\napprovals %d\ncapabilities %d\nexport %d\nmerge %d\nbackup %d\nAPI keys %s\nlock of tools %s\n",
-		decisionlog.FormatVersion, decisionlog.FormatJournaled, journal.FormatVersion, approval.FormatVersion, capabilities.FormatVersion,
-		export.Format, export.MergeFormat, backup.Format, number.FindSubmatch(keys)[1], number.FindSubmatch(lock.File{}.Text())[1])
+		format.Version, format.VersionJournaled, journal.FormatVersion, approval.FormatVersion, capabilities.FormatVersion,
+		format.ExportVersion, format.MergeVersion, backup.Format, number.FindSubmatch(keys)[1], number.FindSubmatch(lock.File{}.Text())[1])
 }
 
 // TestFormatNumbers: a format with another number has a fixture, made by the version that writes it.
@@ -557,7 +556,7 @@ func TestNewerFormats(t *testing.T) {
 	t.Parallel()
 	const serve = "serve --listen 127.0.0.1:0 --policies @agents --data @data"
 	segment := func(s *story) {
-		s.inBolt("data/log/00000004.db", decisionlog.BucketMeta, decisionlog.MetaFormat, func([]byte) []byte { return []byte("99") })
+		s.inBolt("data/log/00000004.db", format.BucketMeta, format.MetaFormat, func([]byte) []byte { return []byte("99") })
 	}
 	keys := func(s *story) {
 		s.edit("data/api-keys.json", `{"format":1,`, `{"format":99,"new":true,`)

@@ -16,6 +16,7 @@ import (
 	"policy-service/evaluation"
 	"policy-service/pdp/pdptest/inside/decisionlog"
 	"policy-service/pdp/pdptest/inside/export"
+	"policy-service/pdp/pdptest/inside/format"
 	"policy-service/pdp/pdptest/inside/report"
 )
 
@@ -33,7 +34,7 @@ func fillSampled(t *testing.T, log *decisionlog.Log, data string, n int) {
 	must(t, err)
 	for i := range n {
 		id := fmt.Sprintf(`%d","kind":"receipt \%d`, i, i)
-		e := decisionlog.Entry{ID: id, Kind: decisionlog.KindDecision, Tenant: []string{"acme", "other"}[i%2],
+		e := decisionlog.Entry{ID: id, Kind: format.KindDecision, Tenant: []string{"acme", "other"}[i%2],
 			Request: &decisionlog.Request{
 				Subject:  jsontext.Value(`{"type":"user","id":"  a\\\"'$(touch ../touched)é","properties":{"kind":"receipt","bundle":"h1:AAAA"}}`),
 				Action:   jsontext.Value(`{"name":"read"}`),

@@ -31,6 +31,7 @@ import (
 	"policy-service/pdp/pdptest/inside/cli"
 	"policy-service/pdp/pdptest/inside/command"
 	"policy-service/pdp/pdptest/inside/decisionlog"
+	"policy-service/pdp/pdptest/inside/format"
 	"policy-service/pdp/pdptest/inside/server"
 	"policy-service/pdp/pdptest/judged"
 	"policy-service/pdp/pdptest/witnesstest"
@@ -242,7 +243,7 @@ func TestIdsThatNameNoFile(t *testing.T) {
 	must(t, err)
 	ids := []string{"../x", "a/b", `a\b`, "..", ".hidden", "a\x1bb", "a\nb", "C:x", strings.Repeat("x", 201)}
 	for _, id := range ids {
-		must(t, l.Append(t.Context(), []decisionlog.Entry{{ID: id, Kind: decisionlog.KindDecision, Tenant: "default", Decision: &decisionlog.Decision{Allow: true}}}))
+		must(t, l.Append(t.Context(), []decisionlog.Entry{{ID: id, Kind: format.KindDecision, Tenant: "default", Decision: &decisionlog.Decision{Allow: true}}}))
 	}
 	must(t, l.Close())
 	dir := filepath.Join(t.TempDir(), "out")
@@ -473,7 +474,7 @@ func TestProofsThatWitnessesCosigned(t *testing.T) {
 	p.start()
 	p.ask("/access/v1/evaluation", strings.Replace(proveQuestion, "alice", "mallory", 1))
 	until(t, "the witnesses say that they know more", func() (bool, error) {
-		content, err := os.ReadFile(p.path("data/" + decisionlog.SuspectsFile))
+		content, err := os.ReadFile(p.path("data/" + format.SuspectsFile))
 		return err == nil && bytes.Contains(content, []byte(".example")), nil
 	})
 	must(t, p.Stop(context.Background()))
@@ -484,8 +485,8 @@ func TestProofsThatWitnessesCosigned(t *testing.T) {
 	if got := p.run(11, "log", "verify", p.path("data"), "--policy", policy, "--strict"); !strings.Contains(got, "unwitnessed not excluded: another history") {
 		t.Errorf("got %s", got)
 	}
-	kept := p.write("kept.checkpoint", p.read(p.path("after/"+decisionlog.WitnessedFile)))
+	kept := p.write("kept.checkpoint", p.read(p.path("after/"+format.WitnessedFile)))
 	p.run(5, "log", "verify", p.path("data"), "--policy", policy, "--checkpoint", kept)
-	p.write("data/"+decisionlog.ConflictFile, p.read(kept))
+	p.write("data/"+format.ConflictFile, p.read(kept))
 	p.run(5, "log", "verify", p.path("data"))
 }

@@ -28,6 +28,7 @@ import (
 	"policy-service/pdp/pdptest/inside/cli"
 	"policy-service/pdp/pdptest/inside/command"
 	"policy-service/pdp/pdptest/inside/decisionlog"
+	"policy-service/pdp/pdptest/inside/format"
 )
 
 // patience is how long a test waits for anything before it fails: longer than any machine
@@ -170,12 +171,12 @@ func batch(ts *testscript.TestScript, _ bool, args []string) {
 	l, err := decisionlog.Open(ts.MkAbs(args[0]), decisionlog.Options{})
 	ts.Check(err)
 	item := func(id string, inherits ...string) decisionlog.Entry {
-		return decisionlog.Entry{ID: id, Kind: decisionlog.KindDecision, Tenant: "default", Inherits: inherits, Request: &decisionlog.Request{
+		return decisionlog.Entry{ID: id, Kind: format.KindDecision, Tenant: "default", Inherits: inherits, Request: &decisionlog.Request{
 			Subject: jsontext.Value(`{"type":"user","id":"bob"}`), Action: jsontext.Value(`{"name":"read"}`), Resource: jsontext.Value(`{"type":"doc","id":"plan"}`),
 		}, Decision: &decisionlog.Decision{Allow: len(inherits) > 0}}
 	}
 	err = l.Append(context.Background(), []decisionlog.Entry{
-		{ID: "b1", Kind: decisionlog.KindBatch, Tenant: "default", Request: &decisionlog.Request{Subject: jsontext.Value(`{"properties":{"team":"blue"}}`), Context: jsontext.Value(`{"purpose":"payroll"}`)}},
+		{ID: "b1", Kind: format.KindBatch, Tenant: "default", Request: &decisionlog.Request{Subject: jsontext.Value(`{"properties":{"team":"blue"}}`), Context: jsontext.Value(`{"purpose":"payroll"}`)}},
 		item("b1.0"), item("b1.1", "subject", "context"),
 	})
 	ts.Check(errors.Join(err, l.Close()))

@@ -13,7 +13,7 @@ import (
 	"policy-service/pdp/pdptest/crashedlog"
 	"policy-service/pdp/pdptest/inside/cli"
 	"policy-service/pdp/pdptest/inside/command"
-	"policy-service/pdp/pdptest/inside/decisionlog"
+	"policy-service/pdp/pdptest/inside/format"
 )
 
 // says runs a command, and holds its exit code and what it prints against what they should be.
@@ -62,12 +62,12 @@ func startAndStop(t *testing.T, data string) {
 func TestUnsignedTailIsNamed(t *testing.T) {
 	t.Parallel()
 	data := crashedlog.Make(t, 2)
-	db, err := bbolt.Open(filepath.Join(data, decisionlog.LogDir, "00000001.db"), 0o600, nil)
+	db, err := bbolt.Open(filepath.Join(data, format.LogDir, "00000001.db"), 0o600, nil)
 	must(t, err)
 	err = db.Update(func(tx *bbolt.Tx) error { // without the last checkpoint, one record has nothing but the MAC
-		c := tx.Bucket([]byte(decisionlog.BucketCheckpoints)).Cursor()
+		c := tx.Bucket([]byte(format.BucketCheckpoints)).Cursor()
 		_, _ = c.Last()
-		return errors.Join(c.Delete(), tx.Bucket([]byte(decisionlog.BucketMeta)).Delete([]byte(decisionlog.MetaHead)))
+		return errors.Join(c.Delete(), tx.Bucket([]byte(format.BucketMeta)).Delete([]byte(format.MetaHead)))
 	})
 	must(t, errors.Join(err, db.Close()))
 	says(t, 10, "log verify --strict "+data, "unsigned not excluded: the last 1 records are covered by no checkpoint", "try: ")

@@ -15,7 +15,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp"
-	"policy-service/pdp/pdptest/inside/decisionlog"
+	"policy-service/pdp/pdptest/inside/format"
 )
 
 // A judge brings each answer together with its records, and compares it with what a
@@ -127,14 +127,14 @@ func (j *judge) record(sequence int64, line []byte) error {
 	j.last = sequence
 	id, _, _ := strings.Cut(r.ID, ".")
 	switch r.Kind {
-	case decisionlog.KindReceipt:
+	case format.KindReceipt:
 		id = "receipt of " + r.Details.Decision
-	case decisionlog.KindBatch: // what its items inherit: it answers nothing
+	case format.KindBatch: // what its items inherit: it answers nothing
 		j.mu.Unlock()
 		return nil
-	case decisionlog.KindAdmin:
+	case format.KindAdmin:
 		j.events[r.Event]++
-		if r.Event == decisionlog.EventRetired {
+		if r.Event == format.EventRetired {
 			j.retired += len(r.Details.Files)
 		}
 		j.mu.Unlock()

@@ -25,6 +25,7 @@ import (
 	"policy-service/pdp/pdptest/inside/auth"
 	"policy-service/pdp/pdptest/inside/decisionlog"
 	"policy-service/pdp/pdptest/inside/export"
+	"policy-service/pdp/pdptest/inside/format"
 	"policy-service/pdp/pdptest/inside/httpclient"
 	"policy-service/pdp/pdptest/inside/remote"
 	"policy-service/pdp/pdptest/night"
@@ -338,7 +339,7 @@ func (s *soak) happened(t *testing.T) {
 		}
 	}
 	j := s.judge
-	needs := map[string]int{"rotations of the log's key": j.events[decisionlog.EventKeyRotated], "bundles": j.events["bundle_loaded"] - 1, "bundles refused": j.events["bundle_refused"]}
+	needs := map[string]int{"rotations of the log's key": j.events[format.EventKeyRotated], "bundles": j.events["bundle_loaded"] - 1, "bundles refused": j.events["bundle_refused"]}
 	if s.duration >= 10*time.Minute {
 		needs["segments retired"] = j.retired
 	}

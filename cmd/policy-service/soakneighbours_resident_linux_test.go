@@ -14,6 +14,7 @@ import (
 
 	"policy-service/pdp/pdptest/inside/decisionlog"
 	"policy-service/pdp/pdptest/inside/export"
+	"policy-service/pdp/pdptest/inside/format"
 	"policy-service/pdp/pdptest/inside/latency"
 )
 
@@ -249,7 +250,7 @@ func (r *resident) send(ctx context.Context, method, path, body string) (status 
 func (r *resident) compare(t *testing.T, data string) {
 	t.Helper()
 	missing, unasked := len(r.recorded), 0
-	only := decisionlog.Filter{Tenant: "calm", Kind: decisionlog.KindDecision}
+	only := decisionlog.Filter{Tenant: "calm", Kind: format.KindDecision}
 	_, err := export.Tail(t.Context(), data, export.TailOptions{After: -1, Filter: only}, func(_ int64, line []byte) error {
 		l, err := decisionlog.Parse(line)
 		if err != nil {

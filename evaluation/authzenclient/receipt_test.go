@@ -19,6 +19,7 @@ import (
 	"policy-service/obligations"
 	"policy-service/pdp/pdptest"
 	"policy-service/pdp/pdptest/inside/decisionlog"
+	"policy-service/pdp/pdptest/inside/format"
 	"policy-service/pdp/pdptest/inside/server"
 )
 
@@ -75,7 +76,7 @@ func recordedReceipts(t *testing.T, data string) map[string]string {
 			Kind    string
 			Details decisionlog.Receipt
 		}
-		if err != nil || json.Unmarshal(record.Line, &l) != nil || l.Kind != decisionlog.KindReceipt {
+		if err != nil || json.Unmarshal(record.Line, &l) != nil || l.Kind != format.KindReceipt {
 			continue // details of another kind are something else
 		}
 		var parts []string

@@ -5,14 +5,14 @@ import (
 	"testing"
 
 	"policy-service/pdp/decisionlog/verify"
-	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 )
 
 const inheriting = `"request":{"subject":{"type":"user","id":"alice"}},"inherits":["context"],"decision":true`
 
 // lone appends a record that says that it inherits.
 func (w *writer) lone(id string) {
-	w.keep(w.named(id, decisionlog.KindDecision, inheriting))
+	w.keep(w.named(id, format.KindDecision, inheriting))
 	w.commit(w.lines[len(w.lines)-1:])
 }
 
@@ -41,18 +41,18 @@ func TestItemWithoutTheRecordOfItsBatch(t *testing.T) {
 			w.batch(3)
 			w.checkpoint()
 			w.seal()
-			w.remove(1, 0, 5, []int{1}, decisionlog.WhyRedacted)
+			w.remove(1, 0, 5, []int{1}, format.WhyRedacted)
 			return 0
 		}, verify.Verified},
 		"redacted with its first items": {func(w *writer) int {
 			w.batch(5)
 			w.checkpoint()
 			w.seal()
-			w.remove(1, 0, 7, []int{1, 2, 3}, decisionlog.WhyRedacted)
+			w.remove(1, 0, 7, []int{1, 2, 3}, format.WhyRedacted)
 			file := w.file(1, 0, 7)
 			file.Replaces = file.Digest
-			w.admin(decisionlog.EventRedacted, map[string]any{"sequence": 2, "id": "x", "reason": "r", "file": file})
-			w.admin(decisionlog.EventRedacted, map[string]any{"sequence": 3, "id": "x", "reason": "r", "file": file})
+			w.admin(format.EventRedacted, map[string]any{"sequence": 2, "id": "x", "reason": "r", "file": file})
+			w.admin(format.EventRedacted, map[string]any{"sequence": 3, "id": "x", "reason": "r", "file": file})
 			return 0
 		}, verify.Verified},
 		"an item of the batch before is redacted": {func(w *writer) int {
@@ -60,7 +60,7 @@ func TestItemWithoutTheRecordOfItsBatch(t *testing.T) {
 			w.lone("0190-b9.0")
 			w.checkpoint()
 			w.seal()
-			w.remove(1, 0, 6, []int{3}, decisionlog.WhyRedacted)
+			w.remove(1, 0, 6, []int{3}, format.WhyRedacted)
 			return 5
 		}, verify.Missing},
 	} {

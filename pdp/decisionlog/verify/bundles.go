@@ -7,7 +7,7 @@ import (
 	"hash"
 	"strings"
 
-	"policy-service/pdp/internal/decisionlog/export"
+	"policy-service/pdp/internal/decisionlog/format"
 )
 
 // bundles are those that stand in an export. Each file has its hash, and each bundle its digest: nothing
@@ -32,7 +32,7 @@ func (b *bundles) whole() error {
 
 // take takes a file, or the list of a bundle.
 func (b *bundles) take(e *envelope) error {
-	if e.Word == export.LineBundle {
+	if e.Word == format.LineBundle {
 		return b.list(e)
 	}
 	if b.of == "" {

@@ -3,7 +3,7 @@ package verify
 import (
 	"golang.org/x/mod/sumdb/tlog"
 
-	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 )
 
 // A checker takes the leaves of the log in order, from any source. It holds the facts that
@@ -88,15 +88,15 @@ func (c *checker) inOtherOrder(p *Problem, next []byte) {
 func (c *checker) noteEvent(r *record) error {
 	var files []segmentFile
 	switch u := &c.unsigned; r.event {
-	case decisionlog.EventSegment:
+	case format.EventSegment:
 		c.report.name(r.details.UnsignedTails...)
-	case decisionlog.EventRedacted:
+	case format.EventRedacted:
 		files, u.redacted = []segmentFile{r.details.File}, append(u.redacted, r.details.Sequence)
-	case decisionlog.EventUnsigned:
+	case format.EventUnsigned:
 		c.report.name(r.details.Tail)
-	case decisionlog.EventWithdrawn:
+	case format.EventWithdrawn:
 		c.report.withdraw(r)
-	case decisionlog.EventRetired:
+	case format.EventRetired:
 		files, u.below = r.details.Files, max(u.below, min(r.details.Below, r.sequence))
 	}
 	c.unsigned.files = append(c.unsigned.files, files...)

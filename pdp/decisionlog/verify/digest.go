@@ -6,7 +6,7 @@ import (
 	"io"
 	"slices"
 
-	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 )
 
 // digest is the digest of a segment's file.
@@ -20,7 +20,7 @@ func fileDigest(r io.Reader) (string, error) {
 	if _, err := io.Copy(sum, r); err != nil {
 		return "", err
 	}
-	return decisionlog.DigestPrefix + hex.EncodeToString(sum.Sum(nil)), nil
+	return format.DigestPrefix + hex.EncodeToString(sum.Sum(nil)), nil
 }
 
 // checkDigests compares each file that redaction or retention has written with the digests that signed records give of

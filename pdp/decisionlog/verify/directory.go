@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 )
 
 // directory is the log of a data directory, while it is read.
@@ -23,7 +23,7 @@ type directory struct {
 
 // readDirectory verifies all segments of a data directory, in order.
 func (c *checker) readDirectory(data string) error {
-	d := directory{log: c, path: filepath.Join(data, decisionlog.LogDir), digests: map[int]*digest{}}
+	d := directory{log: c, path: filepath.Join(data, format.LogDir), digests: map[int]*digest{}}
 	var err error
 	if d.names, err = segments(d.path); err != nil {
 		return err
@@ -76,7 +76,7 @@ func segments(dir string) (names []string, err error) {
 		}
 	}
 	for i, name := range names {
-		if want := fmt.Sprintf(decisionlog.SegmentName, i+1); name != want {
+		if want := fmt.Sprintf(format.SegmentName, i+1); name != want {
 			return nil, inFile(problem(Missing, -1, "the segment is not there"), filepath.Join(dir, want))
 		}
 	}
@@ -108,7 +108,7 @@ func (d *directory) sealed() int {
 // readActive reads the segments that may be written to, if no server is running. It holds the
 // lock only meanwhile, because a server that starts does not wait long for the lock.
 func (d *directory) readActive(data string, sealed int) error {
-	unlock, free, err := lockShared(filepath.Join(data, filepath.FromSlash(decisionlog.LockFile)))
+	unlock, free, err := lockShared(filepath.Join(data, filepath.FromSlash(format.LockFile)))
 	if err != nil {
 		return err
 	}
@@ -122,13 +122,13 @@ func (d *directory) readActive(data string, sealed int) error {
 
 // firstKey is the log's oldest public key.
 func firstKey(data string) (string, error) {
-	name := filepath.Join(data, decisionlog.PublicKeyFile)
+	name := filepath.Join(data, format.PublicKeyFile)
 	f, err := os.Open(name)
 	if err != nil {
 		return "", inFile(problem(Missing, -1, "the log's public keys are not there: %v", err), name)
 	}
 	defer func() { _ = f.Close() }()
-	line, err := newLines(bufio.NewReader(f), decisionlog.MaxCheckpointBytes).next()
+	line, err := newLines(bufio.NewReader(f), format.MaxCheckpointBytes).next()
 	if err != nil {
 		return "", inFile(err, name)
 	}

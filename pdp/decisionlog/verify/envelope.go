@@ -7,7 +7,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"golang.org/x/mod/sumdb/tlog"
 
-	"policy-service/pdp/internal/decisionlog/export"
+	"policy-service/pdp/internal/decisionlog/format"
 )
 
 // envelope is any line of an export that is no record, as package decisionlog specifies
@@ -40,7 +40,7 @@ type envelope struct {
 }
 
 func isEnvelope(line []byte) bool {
-	return bytes.HasPrefix(line, []byte(export.ExportPrefix))
+	return bytes.HasPrefix(line, []byte(format.ExportPrefix))
 }
 
 // parseEnvelope reads an envelope line; names twice and malformed JSON are refused.

@@ -11,7 +11,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"golang.org/x/mod/sumdb/tlog"
 
-	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/plainfile"
 )
 
@@ -52,23 +52,23 @@ func (c *checker) evidence(data string) {
 		text, err = plainfile.Read(file, maxEvidence)
 		return file, text, err
 	}
-	for _, name := range []string{decisionlog.WitnessedFile, decisionlog.ConflictFile} {
+	for _, name := range []string{format.WitnessedFile, format.ConflictFile} {
 		file, text, err := read(name)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		o := keep("the checkpoint in "+name, file, string(text))
 		o.bad = cmp.Or(err, o.bad)
-		if c.beside = append(c.beside, o); name == decisionlog.ConflictFile {
+		if c.beside = append(c.beside, o); name == format.ConflictFile {
 			c.conflict = o
 		}
 	}
-	_, text, err := read(decisionlog.SuspectsFile)
+	_, text, err := read(format.SuspectsFile)
 	if err == nil {
 		err = c.suspect(text)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		c.suspects = append(c.suspects, fmt.Sprintf("another history of this log, which a witness has: %s cannot be read: %v", decisionlog.SuspectsFile, err))
+		c.suspects = append(c.suspects, fmt.Sprintf("another history of this log, which a witness has: %s cannot be read: %v", format.SuspectsFile, err))
 	}
 }
 

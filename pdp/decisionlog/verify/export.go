@@ -11,8 +11,7 @@ import (
 	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
 
-	"policy-service/pdp/internal/decisionlog"
-	"policy-service/pdp/internal/decisionlog/export"
+	"policy-service/pdp/internal/decisionlog/format"
 )
 
 // An exported is an export being read. Its one checkpoint stands at the beginning, and
@@ -35,7 +34,7 @@ type exported struct {
 
 // export verifies an exported file.
 func (c *checker) export(r io.Reader) error {
-	return c.lines(newLines(r, decisionlog.MaxLine))
+	return c.lines(newLines(r, format.MaxLine))
 }
 
 func (c *checker) lines(l *lines) error {
@@ -56,13 +55,13 @@ func (x *exported) read() error {
 	if x.begin, err = parseEnvelope(line); err != nil {
 		return err
 	}
-	if x.begin.Word == export.LineMerge && x.lines.handed == nil {
+	if x.begin.Word == format.LineMerge && x.lines.handed == nil {
 		return x.merge(line)
 	}
-	if x.begin.Format != export.ExportVersion {
-		return problem(Unreadable, -1, "the export is of format %d, and this verifies format %d: a newer version made it; verify it with that version", x.begin.Format, export.ExportVersion)
+	if x.begin.Format != format.ExportVersion {
+		return problem(Unreadable, -1, "the export is of format %d, and this verifies format %d: a newer version made it; verify it with that version", x.begin.Format, format.ExportVersion)
 	}
-	if x.begin.Word == export.LineConsistency {
+	if x.begin.Word == format.LineConsistency {
 		return x.consistency()
 	}
 	if err := x.start(); err != nil {
@@ -95,7 +94,7 @@ func (x *exported) hash(line []byte) {
 // start checks the first line, with the signature that the rest hangs on.
 func (x *exported) start() error {
 	b := &x.begin
-	if b.Word != export.LineBegin || b.Form != export.FormLog && b.Form != export.FormProof {
+	if b.Word != format.LineBegin || b.Form != format.FormLog && b.Form != format.FormProof {
 		return problem(Unreadable, -1, "this is no export of a decision log")
 	}
 	signed, err := x.signature(b.Checkpoint, b.Keys)
@@ -106,7 +105,7 @@ func (x *exported) start() error {
 		return problem(Altered, -1, "its first line is not of the log or the size that its checkpoint is of")
 	}
 	x.signed, x.log.report.checkpoints, x.log.report.Live = signed, 1, b.Live
-	x.log.apart, x.ofTenants = b.Form == export.FormProof, b.ofTenants()
+	x.log.apart, x.ofTenants = b.Form == format.FormProof, b.ofTenants()
 	if x.log.apart || b.Filter != nil {
 		x.log.digests = nil // a redaction of another tenant may have made the file that is replaced
 	}
@@ -157,7 +156,7 @@ func (x *exported) signature(text string, standing []string) (checkpoint, error)
 // outsideNextKey is the key that the checkpoint from outside signs in, where one of the
 // keys given signed it: an export has the last checkpoint only, not those that rotated keys.
 func (x *exported) outsideNextKey() []key {
-	if x.log.outside == nil || x.log.outside.extension(decisionlog.ExtensionNextKey) == "" {
+	if x.log.outside == nil || x.log.outside.extension(format.ExtensionNextKey) == "" {
 		return nil
 	}
 	k := keyring{given: x.log.keys.given}
@@ -179,24 +178,24 @@ func (x *exported) line(line []byte) error {
 		return x.recordLine(line)
 	}
 	e, err := parseEnvelope(line)
-	if err == nil && e.Word != export.LineFile && e.Word != export.LineBundle {
+	if err == nil && e.Word != format.LineFile && e.Word != format.LineBundle {
 		err = x.bundles.whole()
 	}
 	if err != nil {
 		return err
 	}
-	if x.mustProve() && e.Word != export.LineProof {
+	if x.mustProve() && e.Word != format.LineProof {
 		return problem(Altered, x.proof, "its proof does not stand behind it")
 	}
 	switch e.Word {
-	case export.LineProof:
+	case format.LineProof:
 		return x.proofLine(&e)
-	case export.LineLeaves:
+	case format.LineLeaves:
 		return x.leaves(&e)
-	case export.LineFile, export.LineBundle:
+	case format.LineFile, format.LineBundle:
 		x.proof = -1
 		return x.bundles.take(&e)
-	case export.LineEnd:
+	case format.LineEnd:
 		return x.end(&e)
 	}
 	return problem(Altered, -1, "%.20q is no word of an export", e.Word)
@@ -205,7 +204,7 @@ func (x *exported) line(line []byte) error {
 // end checks the last line: that the export is whole, and was not changed by accident.
 func (x *exported) end(e *envelope) error {
 	x.ended = true
-	if x.begin.Form == export.FormLog && x.log.tree.size < x.signed.size {
+	if x.begin.Form == format.FormLog && x.log.tree.size < x.signed.size {
 		return problem(Truncated, x.log.tree.size, "it and all up to record %d are not there, which the checkpoint covers", x.signed.size-1)
 	}
 	if e.Records == nil || *e.Records != x.log.report.Records || e.Size == nil || *e.Size != x.signed.size {

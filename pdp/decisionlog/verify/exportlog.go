@@ -5,21 +5,20 @@ import (
 
 	"golang.org/x/mod/sumdb/tlog"
 
-	"policy-service/pdp/internal/decisionlog"
-	"policy-service/pdp/internal/decisionlog/export"
+	"policy-service/pdp/internal/decisionlog/format"
 )
 
 // mustProve says whether a record waits for its proof: in the form "proof" each does, and
 // in a log that has one for any record each does.
 func (x *exported) mustProve() bool {
-	return x.proof >= 0 && (x.begin.Form == export.FormProof || x.proofs > 0)
+	return x.proof >= 0 && (x.begin.Form == format.FormProof || x.proofs > 0)
 }
 
 func (x *exported) recordLine(line []byte) error {
 	if x.mustProve() {
 		return problem(Altered, x.proof, "its proof does not stand behind it")
 	}
-	if x.begin.Form == export.FormProof {
+	if x.begin.Form == format.FormProof {
 		return x.alone(line)
 	}
 	if x.log.tree.size >= x.signed.size {
@@ -44,7 +43,7 @@ func (x *exported) swapped(err error) error {
 	for {
 		next, err := x.lines.next()
 		if err == nil && isEnvelope(next) {
-			if e, err := parseEnvelope(next); err == nil && e.Word == export.LineProof {
+			if e, err := parseEnvelope(next); err == nil && e.Word == format.LineProof {
 				continue
 			}
 		}
@@ -81,7 +80,7 @@ func (x *exported) proofLine(e *envelope) error {
 	if err := tlog.CheckRecord(e.Hashes, x.signed.size, x.signed.root, x.proof, x.leafHash); err != nil {
 		return problem(Altered, x.proof, "it is not in the log that its checkpoint was signed for: %v", err)
 	}
-	if x.begin.Form == export.FormLog && x.proofs+1 != x.log.report.Records {
+	if x.begin.Form == format.FormLog && x.proofs+1 != x.log.report.Records {
 		return problem(Altered, x.proof, "it has a proof, and one before it has none")
 	}
 	x.proof = -1
@@ -93,15 +92,15 @@ func (x *exported) proofLine(e *envelope) error {
 func (x *exported) leaves(e *envelope) error {
 	x.proof = -1
 	switch {
-	case x.begin.Form != export.FormLog || e.First == nil || len(e.Hashes) == 0 || len(e.Hashes) > export.MaxHashes:
+	case x.begin.Form != format.FormLog || e.First == nil || len(e.Hashes) == 0 || len(e.Hashes) > format.MaxHashes:
 		return problem(Altered, x.log.tree.size, "a line of hashes that is none")
 	case *e.First > x.log.tree.size:
 		return problem(Missing, x.log.tree.size, "hashes from %d stand in its place", *e.First)
 	case *e.First < x.log.tree.size || *e.First+int64(len(e.Hashes)) > x.signed.size:
 		return problem(Altered, x.log.tree.size, "hashes from %d stand in its place", *e.First)
-	case e.Why == decisionlog.WhyFiltered && x.begin.Filter == nil:
+	case e.Why == format.WhyFiltered && x.begin.Filter == nil:
 		return problem(Missing, x.log.tree.size, "it was left out, of an export without a filter")
-	case e.Why != decisionlog.WhyFiltered && e.Why != decisionlog.WhyRedacted && e.Why != decisionlog.WhyRetired:
+	case e.Why != format.WhyFiltered && e.Why != format.WhyRedacted && e.Why != format.WhyRetired:
 		return problem(Altered, x.log.tree.size, "%.20q is no reason for a hash", e.Why)
 	}
 	for _, hash := range e.Hashes {
@@ -120,7 +119,7 @@ func (x *exported) hashOnly(hash tlog.Hash, why string) error {
 	if x.begin.Filter == nil {
 		return x.log.missing(hash)
 	}
-	x.log.batches.gone = x.log.batches.gone || why != decisionlog.WhyFiltered || x.ofTenants
+	x.log.batches.gone = x.log.batches.gone || why != format.WhyFiltered || x.ofTenants
 	x.log.runs.lost()
 	x.log.report.Skipped++
 	x.log.leaf(hash)
@@ -129,7 +128,7 @@ func (x *exported) hashOnly(hash tlog.Hash, why string) error {
 
 // close holds all leaves against the checkpoint.
 func (x *exported) close() error {
-	if x.begin.Form == export.FormProof {
+	if x.begin.Form == format.FormProof {
 		return x.closeProof()
 	}
 	if root := x.log.tree.root(); root != x.signed.root {

@@ -9,7 +9,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"policy-service/pdp/decisionlog/verify"
-	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 )
 
 // redactedTwice is a log with two sealed segments. Two redactions, one after the other, have written the first of them.
@@ -19,11 +19,11 @@ func redactedTwice(t testing.TB, data string) *writer {
 	w.checkpoint()
 	w.seal()
 	w.records(5)
-	w.remove(1, 0, 6, []int{3}, decisionlog.WhyRedacted)
+	w.remove(1, 0, 6, []int{3}, format.WhyRedacted)
 	w.checkpoint()
 	w.seal()
 	w.records(2)
-	w.remove(1, 0, 6, []int{4}, decisionlog.WhyRedacted)
+	w.remove(1, 0, 6, []int{4}, format.WhyRedacted)
 	w.close()
 	return w
 }
@@ -38,7 +38,7 @@ func (w *writer) alter(segment int, change func(*bbolt.Tx) error) {
 
 // otherID changes what no hash covers.
 func otherID(tx *bbolt.Tx) error {
-	b, err := tx.CreateBucketIfNotExists([]byte(decisionlog.BucketIDs))
+	b, err := tx.CreateBucketIfNotExists([]byte(format.BucketIDs))
 	if err != nil {
 		return err
 	}
@@ -66,7 +66,7 @@ func TestFilesOfRemovals(t *testing.T) {
 	}
 	w = redactedTwice(t, t.TempDir())
 	w.alter(2, func(tx *bbolt.Tx) error {
-		return tx.Bucket([]byte(decisionlog.BucketRecords)).Put(number(8), w.lines[9])
+		return tx.Bucket([]byte(format.BucketRecords)).Put(number(8), w.lines[9])
 	})
 	if r = verify.Directory(w.data, verify.Options{}); r.Code != verify.Altered || r.Problem.File != w.path(2) || r.Problem.Sequence != 8 {
 		t.Errorf("a record was changed: %v: %v", r.Code, r.Problem)
@@ -82,7 +82,7 @@ func TestOldFileIsThere(t *testing.T) {
 	w.seal()
 	old, err := os.ReadFile(w.path(1))
 	w.must(err)
-	w.remove(1, 0, 6, []int{3}, decisionlog.WhyRedacted)
+	w.remove(1, 0, 6, []int{3}, format.WhyRedacted)
 	w.close()
 	w.must(os.Chmod(w.path(1), 0o600))
 	w.must(os.WriteFile(w.path(1), old, 0o400))
@@ -100,9 +100,9 @@ func TestAnotherFileIsReplaced(t *testing.T) {
 	w.checkpoint()
 	w.seal()
 	w.records(2)
-	w.remove(1, 0, 4, []int{1}, decisionlog.WhyRedacted)
+	w.remove(1, 0, 4, []int{1}, format.WhyRedacted)
 	w.alter(1, otherID)
-	w.remove(1, 0, 4, []int{2}, decisionlog.WhyRedacted)
+	w.remove(1, 0, 4, []int{2}, format.WhyRedacted)
 	at := int64(len(w.lines) - 1)
 	w.close()
 	r := verify.Directory(w.data, verify.Options{})
@@ -128,7 +128,7 @@ func TestUnknownNames(t *testing.T) {
 		if _, err := tx.CreateBucket([]byte("a b\n")); err != nil {
 			return err
 		}
-		return tx.Bucket([]byte(decisionlog.BucketMeta)).Put([]byte("note"), []byte("x"))
+		return tx.Bucket([]byte(format.BucketMeta)).Put([]byte("note"), []byte("x"))
 	})
 	r, got := read(t, directory(w.data), verify.Options{})
 	w.want(r, got)
@@ -138,7 +138,7 @@ func TestUnknownNames(t *testing.T) {
 	}
 	w.alter(2, func(tx *bbolt.Tx) error {
 		for n := range 1000 {
-			if err := tx.Bucket([]byte(decisionlog.BucketMeta)).Put(number(n), nil); err != nil {
+			if err := tx.Bucket([]byte(format.BucketMeta)).Put(number(n), nil); err != nil {
 				return err
 			}
 		}

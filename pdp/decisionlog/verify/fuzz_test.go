@@ -13,9 +13,9 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"policy-service/pdp/decisionlog/verify"
-	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/c2sp"
 	"policy-service/pdp/internal/decisionlog/export"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/pdptest/clock"
 )
 
@@ -88,7 +88,7 @@ func small(f *testing.F) *writer {
 	w := newWriter(f, f.TempDir())
 	w.records(2)
 	w.seal()
-	w.remove(1, 0, 3, []int{1}, decisionlog.WhyRedacted)
+	w.remove(1, 0, 3, []int{1}, format.WhyRedacted)
 	w.records(2)
 	w.close()
 	return w
@@ -147,9 +147,9 @@ func FuzzSegment(f *testing.F) {
 		copy(changed[int(at)%len(changed):], change)
 		dir := t.TempDir()
 		if err := errors.Join(
-			os.MkdirAll(filepath.Join(dir, decisionlog.LogDir), 0o700),
-			os.WriteFile(filepath.Join(dir, decisionlog.PublicKeyFile), []byte(w.keys[0]+"\n"), 0o600),
-			os.WriteFile(filepath.Join(dir, decisionlog.LogDir, "00000001.db"), changed[:min(int(size), len(changed))], 0o600),
+			os.MkdirAll(filepath.Join(dir, format.LogDir), 0o700),
+			os.WriteFile(filepath.Join(dir, format.PublicKeyFile), []byte(w.keys[0]+"\n"), 0o600),
+			os.WriteFile(filepath.Join(dir, format.LogDir, "00000001.db"), changed[:min(int(size), len(changed))], 0o600),
 		); err != nil {
 			t.Fatal(err)
 		}

@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/mod/sumdb/note"
 
-	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 )
 
 // A keyring knows which key is in force. A log's first key is believed only where it was
@@ -52,7 +52,7 @@ func (k *keyring) open(text string) (checkpoint, error) {
 	if c.origin != k.inForce.Name() {
 		return c, problem(Altered, -1, "the checkpoint is of the log %s, and not of %s", c.origin, k.inForce.Name())
 	}
-	nextKey := c.extension(decisionlog.ExtensionNextKey)
+	nextKey := c.extension(format.ExtensionNextKey)
 	if nextKey == "" {
 		return c, nil
 	}

@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"policy-service/pdp/internal/decisionlog/export"
+	"policy-service/pdp/internal/decisionlog/format"
 )
 
 // A merged is a merge of exports being read. Each part is verified as the file that it was, by a checker of its own,
@@ -43,12 +43,12 @@ type part struct {
 
 // merge verifies a merge, whose first line is read.
 func (x *exported) merge(line []byte) error {
-	if x.begin.Format != export.MergeVersion || x.begin.Parts > export.MaxParts {
+	if x.begin.Format != format.MergeVersion || x.begin.Parts > format.MaxParts {
 		return problem(Unreadable, -1, "the merge is of format %d and has %d parts, and this verifies format %d with %d parts: a newer version made it; verify it with that version",
-			x.begin.Format, x.begin.Parts, export.MergeVersion, export.MaxParts)
+			x.begin.Format, x.begin.Parts, format.MergeVersion, format.MaxParts)
 	}
 	m := merged{exported: x, at: -1}
-	if !isLine(line, export.LineMerge, `,"format":%d,"parts":%d}`, x.begin.Format, x.begin.Parts) || x.begin.Parts < 1 {
+	if !isLine(line, format.LineMerge, `,"format":%d,"parts":%d}`, x.begin.Format, x.begin.Parts) || x.begin.Parts < 1 {
 		return problem(Altered, -1, "it is no line that a merge begins with")
 	}
 	x.hash(line)
@@ -69,7 +69,7 @@ func (x *exported) merge(line []byte) error {
 		switch {
 		case err != nil:
 			return err
-		case isWord(line, export.LineMerged):
+		case isWord(line, format.LineMerged):
 			return m.end(line)
 		}
 		if err := m.take(m.parts[m.at], line); err != nil {
@@ -79,18 +79,18 @@ func (x *exported) merge(line []byte) error {
 }
 
 func isWord(line []byte, word string) bool {
-	return bytes.HasPrefix(line, []byte(export.ExportPrefix+`"`+word+`"`))
+	return bytes.HasPrefix(line, []byte(format.ExportPrefix+`"`+word+`"`))
 }
 
 // isLine reports whether a line of the merge is as the writer writes it.
 func isLine(line []byte, word, layout string, values ...any) bool {
-	return string(line) == export.ExportPrefix+`"`+word+`"`+fmt.Sprintf(layout, values...)
+	return string(line) == format.ExportPrefix+`"`+word+`"`+fmt.Sprintf(layout, values...)
 }
 
 // next is the next line of a part, or the last line. Turned says that the line before says whose it is.
 func (m *merged) next(turned bool) ([]byte, error) {
 	line, err := m.lines.next()
-	last, turn := isWord(line, export.LineMerged), isWord(line, export.LinePart)
+	last, turn := isWord(line, format.LineMerged), isWord(line, format.LinePart)
 	switch {
 	case errors.Is(err, io.EOF) || errors.Is(err, errCutLine):
 		return nil, problem(Truncated, -1, "the merge ends before its last line")
@@ -108,7 +108,7 @@ func (m *merged) next(turned bool) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if e.Part < 0 || e.Part == m.at || e.Part >= m.begin.Parts || !isLine(line, export.LinePart, `,"part":%d}`, e.Part) {
+	if e.Part < 0 || e.Part == m.at || e.Part >= m.begin.Parts || !isLine(line, format.LinePart, `,"part":%d}`, e.Part) {
 		return nil, problem(Altered, -1, "it names no other part of the merge")
 	}
 	m.at = e.Part
@@ -126,7 +126,7 @@ func (m *merged) open() error {
 	if p.begin, err = parseEnvelope(line); err != nil {
 		return err
 	}
-	if b := &p.begin; m.at != p.number || b.Word != export.LineBegin || b.Form != export.FormLog || b.Size == nil {
+	if b := &p.begin; m.at != p.number || b.Word != format.LineBegin || b.Form != format.FormLog || b.Size == nil {
 		return problem(Altered, -1, "the first line of part %d, an export of a log, belongs here", p.number)
 	}
 	if m.parts = append(m.parts, p); p.number == 0 {
@@ -199,7 +199,7 @@ func (m *merged) take(p *part, line []byte) error {
 
 // end takes the last line, and has each part judged.
 func (m *merged) end(line []byte) error {
-	if !isLine(line, export.LineMerged, `,"digest":%q}`, hex.EncodeToString(m.digest.Sum(nil))) {
+	if !isLine(line, format.LineMerged, `,"digest":%q}`, hex.EncodeToString(m.digest.Sum(nil))) {
 		return problem(Altered, -1, "the merge is not the file that was written: its digest differs")
 	}
 	if _, err := m.lines.next(); !errors.Is(err, io.EOF) {

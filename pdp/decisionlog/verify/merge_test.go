@@ -20,6 +20,7 @@ import (
 	"policy-service/pdp/decisionlog/verify"
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/export"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/pdptest/clock"
 )
 
@@ -34,7 +35,7 @@ func (m *mergedLogs) open(t testing.TB, n int) *decisionlog.Log {
 	t.Helper()
 	l, err := decisionlog.Open(m.dirs[n], decisionlog.Options{
 		Origin: fmt.Sprintf("place/%d", n), Checkpoints: decisionlog.Checkpoints{Records: 10, Idle: time.Hour, Every: time.Hour},
-		Kinds: []string{decisionlog.KindApproval}, Now: m.Now,
+		Kinds: []string{format.KindApproval}, Now: m.Now,
 	})
 	check(t, err)
 	return l
@@ -46,11 +47,11 @@ func (m *mergedLogs) write(t testing.TB, l *decisionlog.Log, count int) {
 	var entries []decisionlog.Entry
 	for range count {
 		m.ids++
-		e := decisionlog.Entry{ID: id(m.ids), Kind: decisionlog.KindDecision, Tenant: []string{"a", "b"}[m.ids%2],
+		e := decisionlog.Entry{ID: id(m.ids), Kind: format.KindDecision, Tenant: []string{"a", "b"}[m.ids%2],
 			Request:  &decisionlog.Request{Subject: jsontext.Value(`{"type":"user","id":"alice"}`), Action: jsontext.Value(`{"name":"read"}`)},
 			Decision: &decisionlog.Decision{Allow: true, Bundle: "h1:x"}}
 		if m.ids%5 == 0 {
-			e = decisionlog.Entry{ID: id(m.ids - m.ids%10), Kind: decisionlog.KindApproval, Event: "used", Details: jsontext.Value(`{"approval":"x"}`)}
+			e = decisionlog.Entry{ID: id(m.ids - m.ids%10), Kind: format.KindApproval, Event: "used", Details: jsontext.Value(`{"approval":"x"}`)}
 		}
 		entries = append(entries, e)
 	}
@@ -150,7 +151,7 @@ func TestMerge(t *testing.T) {
 		one, err := decisionlog.Parse(slices.Clone(line))
 		check(t, err)
 		got = append(got, one.ID)
-		if now := one.Time.Format(decisionlog.TimeLayout); now < last {
+		if now := one.Time.Format(format.TimeLayout); now < last {
 			t.Errorf("%s stands behind %s", now, last)
 		} else {
 			last = now
@@ -389,7 +390,7 @@ func TestMergeOfOneLog(t *testing.T) {
 	kept := verify.Export(bytes.NewReader(older), verify.Options{}).Checkpoint
 	copied := filepath.Join(t.TempDir(), "copy")
 	check(t, os.CopyFS(copied, os.DirFS(m.dirs[0])))
-	check(t, os.Chmod(filepath.Join(copied, decisionlog.KeyFile), 0o600))
+	check(t, os.Chmod(filepath.Join(copied, format.KeyFile), 0o600))
 	var others [][]byte
 	for _, dir := range []string{m.dirs[0], copied} {
 		m.dirs[0] = dir

@@ -12,7 +12,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"policy-service/pdp/decisionlog/verify"
-	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/pdptest/night"
 )
 
@@ -223,13 +223,13 @@ func (w *writer) older(whole []byte) (all [][]byte) {
 	for more := true; more; {
 		db := w.bolt(name)
 		w.must(db.Update(func(tx *bbolt.Tx) error {
-			hashes, records := tx.Bucket([]byte(decisionlog.BucketHashes)), tx.Bucket([]byte(decisionlog.BucketRecords))
+			hashes, records := tx.Bucket([]byte(format.BucketHashes)), tx.Bucket([]byte(format.BucketRecords))
 			last, _ := hashes.Cursor().Last()
 			if more = last != nil; !more {
 				return nil
 			}
 			last = bytes.Clone(last)
-			if b := tx.Bucket([]byte(decisionlog.BucketCheckpoints)); b != nil {
+			if b := tx.Bucket([]byte(format.BucketCheckpoints)); b != nil {
 				for k, _ := b.Cursor().Last(); k != nil && bytes.Compare(k[:8], last) > 0; k, _ = b.Cursor().Last() {
 					w.must(b.Delete(bytes.Clone(k)))
 				}

@@ -12,6 +12,7 @@ import (
 	"policy-service/pdp/decisionlog/verify"
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/export"
+	"policy-service/pdp/internal/decisionlog/format"
 )
 
 // leavesIn goes through a file with a reader.
@@ -51,7 +52,7 @@ func TestReaderSeesWhatVerifySees(t *testing.T) {
 func TestReaderOfHostileFile(t *testing.T) {
 	line := `{"export":"begin","format":1,"form":"log","origin":"log.example/%d","size":1}` + "\n"
 	file := []byte(`{"export":"merge","format":1,"parts":1}` + "\n")
-	for n := range 3 * export.MaxParts {
+	for n := range 3 * format.MaxParts {
 		file = fmt.Appendf(fmt.Appendf(file, `{"export":"part","part":%d}`+"\n", n), line, n)
 	}
 	file = append(file, `{"export":"merged","digest":""}`+"\n"...)
@@ -87,7 +88,7 @@ func TestChangedBundles(t *testing.T) {
 	} {
 		digest, err := kept.Put(files)
 		check(t, err)
-		check(t, l.Append(t.Context(), []decisionlog.Entry{{ID: id(n), Kind: decisionlog.KindDecision, Tenant: "a",
+		check(t, l.Append(t.Context(), []decisionlog.Entry{{ID: id(n), Kind: format.KindDecision, Tenant: "a",
 			Request: &decisionlog.Request{Subject: jsontext.Value(`{"type":"user","id":"alice"}`)}, Decision: &decisionlog.Decision{Bundle: digest}}}))
 	}
 	check(t, l.Close())

@@ -15,6 +15,7 @@ import (
 	"policy-service/pdp/decisionlog/verify"
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/export"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/pdptest/night"
 )
 
@@ -60,7 +61,7 @@ func appendReal(t testing.TB, l *decisionlog.Log, from, to int) {
 	t.Helper()
 	var entries []decisionlog.Entry
 	for n := from; n < to; n++ {
-		entries = append(entries, decisionlog.Entry{ID: id(n), Kind: decisionlog.KindDecision, Tenant: []string{"a", "b"}[n%2],
+		entries = append(entries, decisionlog.Entry{ID: id(n), Kind: format.KindDecision, Tenant: []string{"a", "b"}[n%2],
 			Request: &decisionlog.Request{Subject: jsontext.Value(`{"type":"user","id":"alice"}`), Action: jsontext.Value(`{"name":"read"}`),
 				Resource: jsontext.Value(`{"type":"doc","id":"1"}`)},
 			Decision: &decisionlog.Decision{Allow: true, Determining: []string{"permit"}, Bundle: "h1:x"}})
@@ -181,7 +182,7 @@ func TestCrash(t *testing.T) {
 	appendReal(t, l, 60, 75)
 	check(t, l.Flush(t.Context()))
 	check(t, os.CopyFS(crashed, os.DirFS(data))) // nobody writes: it waits for an hour to sign
-	check(t, os.Chmod(filepath.Join(crashed, decisionlog.KeyFile), 0o600))
+	check(t, os.Chmod(filepath.Join(crashed, format.KeyFile), 0o600))
 	check(t, l.Close())
 	r, got := read(t, directory(crashed), verify.Options{})
 	if !r.Verified() || r.Size != 61 || r.Unsigned != 15 || int64(len(got)) != r.Size {
@@ -202,7 +203,7 @@ func TestRealTampered(t *testing.T) {
 	data := t.TempDir()
 	real(t, data)
 	w := &writer{t: t, data: data}
-	names, err := filepath.Glob(filepath.Join(data, decisionlog.LogDir, "*.db"))
+	names, err := filepath.Glob(filepath.Join(data, format.LogDir, "*.db"))
 	check(t, err)
 	w.segment = len(names)
 	for n := len(names); n > 0; n-- { // a last one may be prepared ahead, and empty

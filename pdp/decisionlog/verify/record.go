@@ -10,7 +10,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
-	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 )
 
 // A record has the members of a line that verify reads; the rest of it is only looked at for being
@@ -63,12 +63,12 @@ type segmentFile struct {
 
 // reads are the events whose details verify reads.
 var reads = map[string]bool{
-	decisionlog.EventSegment:  true,
-	decisionlog.EventRedacted: true,
-	decisionlog.EventRetired:  true,
-	decisionlog.EventUnsigned: true,
+	format.EventSegment:  true,
+	format.EventRedacted: true,
+	format.EventRetired:  true,
+	format.EventUnsigned: true,
 
-	decisionlog.EventWithdrawn: true,
+	format.EventWithdrawn: true,
 }
 
 // recordStart is how every record line begins, and no line of an export's envelope does.
@@ -85,7 +85,7 @@ func newScanner() *scanner { return &scanner{decoder: jsontext.NewDecoder(bytes.
 // record parses a line: one JSON object, no name twice, valid UTF-8, with the members
 // that every record has. Every later reader of the line reads the same in it.
 func (s *scanner) record(line []byte) (r record, err error) {
-	if !bytes.HasPrefix(line, recordStart) || bytes.IndexByte(line, '\n') >= 0 || len(line) > decisionlog.MaxLine {
+	if !bytes.HasPrefix(line, recordStart) || bytes.IndexByte(line, '\n') >= 0 || len(line) > format.MaxLine {
 		return r, errors.New("it is no record")
 	}
 	m, err := s.members(line)
@@ -98,18 +98,18 @@ func (s *scanner) record(line []byte) (r record, err error) {
 	if r.sequence, err = number(m.sequence); err != nil {
 		return r, err
 	}
-	if len(m.time) != len(decisionlog.TimeLayout)+2 || m.time[0] != '"' {
+	if len(m.time) != len(format.TimeLayout)+2 || m.time[0] != '"' {
 		return r, errors.New("its time is not written as times are")
 	}
 	if len(m.id) < 2 || m.id[0] != '"' {
 		return r, errors.New("its id is no text")
 	}
-	r.id, r.inherits, r.batch = m.id[1:len(m.id)-1], m.inherits != nil, string(m.kind) == `"`+decisionlog.KindBatch+`"`
+	r.id, r.inherits, r.batch = m.id[1:len(m.id)-1], m.inherits != nil, string(m.kind) == `"`+format.KindBatch+`"`
 	r.time = string(m.time[1 : len(m.time)-1])
-	if _, err := time.Parse(decisionlog.TimeLayout, r.time); err != nil {
+	if _, err := time.Parse(format.TimeLayout, r.time); err != nil {
 		return r, errors.New("its time is none")
 	}
-	if string(m.kind) == `"`+decisionlog.KindAdmin+`"` && len(m.event) > 2 {
+	if string(m.kind) == `"`+format.KindAdmin+`"` && len(m.event) > 2 {
 		r.event = string(m.event[1 : len(m.event)-1])
 	}
 	if len(m.bundle) > 2 {
@@ -117,7 +117,7 @@ func (s *scanner) record(line []byte) (r record, err error) {
 	}
 	switch {
 	case m.details == nil:
-	case r.event == decisionlog.EventBundleLoaded: // whose "files" is a number
+	case r.event == format.EventBundleLoaded: // whose "files" is a number
 		err = json.Unmarshal(m.details, &r.loaded)
 	case reads[r.event]:
 		err = json.Unmarshal(m.details, &r.details)

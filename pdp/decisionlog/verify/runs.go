@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 )
 
 // Unnamed are decisions that no other record accounts for.
@@ -71,11 +71,11 @@ func (r *runs) lost() { r.running, r.gone = true, true }
 
 func (r *runs) take(one *record) {
 	switch one.event {
-	case decisionlog.EventStart:
+	case format.EventStart:
 		r.starts, r.running = r.starts+1, true
-	case decisionlog.EventStop, decisionlog.EventCrash:
+	case format.EventStop, format.EventCrash:
 		r.running = false
-	case decisionlog.EventBundleLoaded:
+	case format.EventBundleLoaded:
 		if len(r.bundles) < maxSpans {
 			r.bundles[one.loaded.Bundle] = true
 		} else {

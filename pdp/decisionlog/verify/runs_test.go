@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"policy-service/pdp/decisionlog/verify"
-	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 )
 
 // TestDecisionsThatNoServiceMade: verify names decisions while no service ran, by the records, and by a bundle that none
@@ -19,48 +19,48 @@ func TestDecisionsThatNoServiceMade(t *testing.T) {
 		outside, unloaded *verify.Unnamed
 	}{
 		"in order": {func(w *writer) {
-			w.admin(decisionlog.EventStart, nil)
-			w.admin(decisionlog.EventBundleLoaded, loaded)
+			w.admin(format.EventStart, nil)
+			w.admin(format.EventBundleLoaded, loaded)
 			w.records(2)
-			w.admin(decisionlog.EventCrash, nil)
-			w.admin(decisionlog.EventStart, nil)
+			w.admin(format.EventCrash, nil)
+			w.admin(format.EventStart, nil)
 			w.records(2)
-			w.admin(decisionlog.EventStop, nil)
+			w.admin(format.EventStop, nil)
 		}, nil, nil},
 		"before the first start": {func(w *writer) {
 			w.records(2)
-			w.admin(decisionlog.EventBundleLoaded, loaded)
-			w.admin(decisionlog.EventStart, nil)
+			w.admin(format.EventBundleLoaded, loaded)
+			w.admin(format.EventStart, nil)
 		}, &verify.Unnamed{2, 1}, &verify.Unnamed{2, 1}},
 		"after a stop": {func(w *writer) {
-			w.admin(decisionlog.EventStart, nil)
-			w.admin(decisionlog.EventBundleLoaded, loaded)
-			w.admin(decisionlog.EventStop, nil)
+			w.admin(format.EventStart, nil)
+			w.admin(format.EventBundleLoaded, loaded)
+			w.admin(format.EventStop, nil)
 			w.records(3)
 		}, &verify.Unnamed{3, 4}, nil},
 		"after a crash": {func(w *writer) {
-			w.admin(decisionlog.EventStart, nil)
-			w.admin(decisionlog.EventBundleLoaded, loaded)
-			w.admin(decisionlog.EventCrash, nil)
+			w.admin(format.EventStart, nil)
+			w.admin(format.EventBundleLoaded, loaded)
+			w.admin(format.EventCrash, nil)
 			w.records(1)
-			w.admin(decisionlog.EventStart, nil)
+			w.admin(format.EventStart, nil)
 		}, &verify.Unnamed{1, 4}, nil},
 		"by another bundle": {func(w *writer) {
-			w.admin(decisionlog.EventStart, nil)
-			w.admin(decisionlog.EventBundleLoaded, map[string]any{"bundle": "h1:other"})
+			w.admin(format.EventStart, nil)
+			w.admin(format.EventBundleLoaded, map[string]any{"bundle": "h1:other"})
 			w.records(1)
 		}, nil, &verify.Unnamed{1, 3}},
 		"without starts": {func(w *writer) { w.records(3) }, nil, nil},
 		"the start is gone": {func(w *writer) {
-			w.admin(decisionlog.EventStart, nil)
-			w.admin(decisionlog.EventBundleLoaded, loaded)
+			w.admin(format.EventStart, nil)
+			w.admin(format.EventBundleLoaded, loaded)
 			w.checkpoint()
 			w.seal()
-			w.remove(1, 0, 3, []int{0, 1, 2}, decisionlog.WhyRetired)
-			w.admin(decisionlog.EventBundleLoaded, map[string]any{"bundle": "h1:other"})
+			w.remove(1, 0, 3, []int{0, 1, 2}, format.WhyRetired)
+			w.admin(format.EventBundleLoaded, map[string]any{"bundle": "h1:other"})
 			w.records(1)
-			w.admin(decisionlog.EventStop, nil)
-			w.admin(decisionlog.EventStart, nil)
+			w.admin(format.EventStop, nil)
+			w.admin(format.EventStart, nil)
 		}, nil, nil},
 	} {
 		data := t.TempDir()

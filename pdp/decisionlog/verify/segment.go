@@ -11,7 +11,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"policy-service/pdp/internal/boltfile/pages"
-	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 )
 
 // A segment is one file being read: three buckets side by side, in the order of their
@@ -51,13 +51,13 @@ func (d *directory) readSegment(n int) error {
 
 func (c *checker) segment(b *pages.File, number int64, last bool) (err error) {
 	s := segment{log: c}
-	if s.hashes, err = bucket(b, decisionlog.BucketHashes); err != nil {
+	if s.hashes, err = bucket(b, format.BucketHashes); err != nil {
 		return err
 	}
-	if s.records, err = bucket(b, decisionlog.BucketRecords); err != nil {
+	if s.records, err = bucket(b, format.BucketRecords); err != nil {
 		return err
 	}
-	if s.checkpoints, err = bucket(b, decisionlog.BucketCheckpoints); err != nil {
+	if s.checkpoints, err = bucket(b, format.BucketCheckpoints); err != nil {
 		return err
 	}
 	if last && !s.hashes.has && !s.records.has {
@@ -86,29 +86,29 @@ func (c *checker) segment(b *pages.File, number int64, last bool) (err error) {
 
 // meta compares a segment's meta bucket with the segments before it.
 func (c *checker) meta(b *pages.File, number int64) error {
-	meta, _, err := b.Bucket(decisionlog.BucketMeta)
+	meta, _, err := b.Bucket(format.BucketMeta)
 	if err != nil {
 		return err
 	}
-	values, err := meta.Values(decisionlog.MetaFormat, decisionlog.MetaSegment, decisionlog.MetaFirst, decisionlog.MetaEdge)
+	values, err := meta.Values(format.MetaFormat, format.MetaSegment, format.MetaFirst, format.MetaEdge)
 	if err != nil {
 		return err
 	}
-	switch version := string(values[decisionlog.MetaFormat]); version {
-	case strconv.Itoa(decisionlog.Version), strconv.Itoa(decisionlog.VersionJournaled):
+	switch version := string(values[format.MetaFormat]); version {
+	case strconv.Itoa(format.Version), strconv.Itoa(format.VersionJournaled):
 	default:
-		return problem(Unreadable, -1, "its format is %.20q, and this verifies formats %d and %d: a newer version made it, or it is damaged; verify it with the newer version", version, decisionlog.Version, decisionlog.VersionJournaled)
+		return problem(Unreadable, -1, "its format is %.20q, and this verifies formats %d and %d: a newer version made it, or it is damaged; verify it with the newer version", version, format.Version, format.VersionJournaled)
 	}
-	if n, ok := integer(values[decisionlog.MetaSegment]); !ok || n != number {
+	if n, ok := integer(values[format.MetaSegment]); !ok || n != number {
 		return problem(Altered, -1, "it says it is segment %d", n)
 	}
-	first, ok := integer(values[decisionlog.MetaFirst])
+	first, ok := integer(values[format.MetaFirst])
 	switch {
 	case !ok || first < c.tree.size:
 		return problem(Altered, -1, "it begins with record %d, and the segments before it end with %d", first, c.tree.size-1)
 	case first > c.tree.size:
 		return problem(Missing, c.tree.size, "it and all up to record %d are in no segment", first-1)
-	case !sameHashes(values[decisionlog.MetaEdge], c.tree.roots):
+	case !sameHashes(values[format.MetaEdge], c.tree.roots):
 		return problem(Altered, -1, "its edge is not that of the records before it")
 	}
 	return c.nameUnknown(b, meta, number)

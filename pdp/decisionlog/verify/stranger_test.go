@@ -4,50 +4,42 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 )
 
-// TestStranger: verify uses constants of the writer's packages, and nothing that does
-// anything. Otherwise a mistake there would be made here again, and never found.
+// TestStranger: of the rooms of the log, verify imports the constants and the texts of C2SP, and the constants come with nothing
+// that does anything. Otherwise a mistake of the writer would be made here again, and never found.
 func TestStranger(t *testing.T) {
 	t.Parallel()
-	constants := map[string]bool{}
-	used := map[string]int{"decisionlog": 0, "export": 0}
-	for name, dir := range map[string]string{"decisionlog": "../../internal/decisionlog", "export": "../../internal/decisionlog/export"} {
-		for _, file := range parse(t, dir) {
-			for _, d := range file.Decls {
-				if g, ok := d.(*ast.GenDecl); ok && g.Tok == token.CONST {
-					for _, s := range g.Specs {
-						for _, constant := range s.(*ast.ValueSpec).Names {
-							constants[name+"."+constant.Name] = true
-						}
-					}
-				}
-			}
-		}
-	}
+	const log = "policy-service/pdp/internal/decisionlog"
+	used := map[string]bool{}
 	for _, file := range parse(t, ".") {
-		ast.Inspect(file, func(n ast.Node) bool {
-			if s, ok := n.(*ast.SelectorExpr); ok {
-				x, ok := s.X.(*ast.Ident)
-				if !ok {
-					return true
-				}
-				if _, writers := used[x.Name]; writers {
-					if used[x.Name]++; !constants[x.Name+"."+s.Sel.Name] {
-						t.Errorf("verify uses %s.%s, which is no constant", x.Name, s.Sel.Name)
-					}
-				}
+		for _, one := range file.Imports {
+			if path := strings.Trim(one.Path.Value, `"`); strings.HasPrefix(path, log) {
+				used[path] = true
 			}
-			return true
-		})
-	}
-	for name, n := range used {
-		if n == 0 {
-			t.Errorf("verify uses nothing of %s: this test looks in the wrong place", name)
 		}
+	}
+	if got, want := slices.Sorted(maps.Keys(used)), []string{log + "/c2sp", log + "/format"}; !slices.Equal(got, want) {
+		t.Errorf("of the log verify imports %v, not %v", got, want)
+	}
+	constants := 0
+	for _, file := range parse(t, "../../internal/decisionlog/format") {
+		for _, d := range file.Decls {
+			g, ok := d.(*ast.GenDecl)
+			if !ok || g.Tok != token.CONST {
+				t.Errorf("format has something that is no constant: %#v", d)
+				continue
+			}
+			constants += len(g.Specs)
+		}
+	}
+	if constants == 0 {
+		t.Error("format has no constants: this test looks in the wrong place")
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"policy-service/pdp/decisionlog/verify"
-	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 )
 
 // edit changes a segment through bbolt, as who has the disk and the source can.
@@ -32,7 +32,7 @@ type values struct {
 
 func (w *writer) values(segment int, change func(v values)) {
 	w.edit(segment, func(tx *bbolt.Tx) {
-		change(values{w: w, records: tx.Bucket([]byte(decisionlog.BucketRecords)), hashes: tx.Bucket([]byte(decisionlog.BucketHashes))})
+		change(values{w: w, records: tx.Bucket([]byte(format.BucketRecords)), hashes: tx.Bucket([]byte(format.BucketHashes))})
 	})
 }
 
@@ -93,11 +93,11 @@ func TestTamperedDirectory(t *testing.T) {
 			})
 		}, verify.Altered, 7},
 		{"checkpoints removed", func(w *writer) {
-			w.edit(1, func(tx *bbolt.Tx) { w.must(tx.DeleteBucket([]byte(decisionlog.BucketCheckpoints))) })
+			w.edit(1, func(tx *bbolt.Tx) { w.must(tx.DeleteBucket([]byte(format.BucketCheckpoints))) })
 		}, verify.Missing, -1},
 		{"a redaction that nothing signed", func(w *writer) {
 			w.db = w.bolt(w.path(1))
-			w.admin(decisionlog.EventRedacted, map[string]any{"sequence": 7})
+			w.admin(format.EventRedacted, map[string]any{"sequence": 7})
 			w.must(w.db.Close())
 			w.values(1, func(v values) { w.must(v.records.Delete(number(7))) })
 		}, verify.Missing, 7},

@@ -6,18 +6,18 @@ import (
 	"strings"
 
 	"policy-service/pdp/internal/boltfile/pages"
-	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 )
 
 // Nothing covers the content of other buckets of a segment, or under other keys of its meta bucket.
 var (
 	knownBuckets = []string{
-		decisionlog.BucketMeta, decisionlog.BucketRecords, decisionlog.BucketHashes, decisionlog.BucketIDs,
-		decisionlog.BucketCheckpoints, decisionlog.BucketCharges,
+		format.BucketMeta, format.BucketRecords, format.BucketHashes, format.BucketIDs,
+		format.BucketCheckpoints, format.BucketCharges,
 	}
 	knownKeys = []string{
-		decisionlog.MetaFormat, decisionlog.MetaSegment, decisionlog.MetaFirst, decisionlog.MetaEdge, decisionlog.MetaKey,
-		decisionlog.MetaClean, decisionlog.MetaJournal, decisionlog.MetaHead, decisionlog.MetaKeys,
+		format.MetaFormat, format.MetaSegment, format.MetaFirst, format.MetaEdge, format.MetaKey,
+		format.MetaClean, format.MetaJournal, format.MetaHead, format.MetaKeys,
 	}
 )
 
@@ -44,7 +44,7 @@ func (c *checker) nameOthers(b pages.Bucket, known []string, segment int64, what
 			return err
 		}
 		if !slices.Contains(known, string(e.Key)) {
-			file := fmt.Sprintf(decisionlog.SegmentName, segment)
+			file := fmt.Sprintf(format.SegmentName, segment)
 			c.report.Unknown = append(c.report.Unknown, fmt.Sprintf("%s: %s %.40q", file, what, e.Key))
 		}
 	}

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"policy-service/pdp/decisionlog/verify"
-	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 )
 
 // sample is a log of three segments, two keys, a redaction and a retirement, all there is.
@@ -24,12 +24,12 @@ func sample(t testing.TB, data string) *writer {
 	end := len(w.lines)
 	w.checkpoint()
 	w.seal()
-	w.remove(2, second, end, []int{40}, decisionlog.WhyRedacted)
+	w.remove(2, second, end, []int{40}, format.WhyRedacted)
 	all := make([]int, second)
 	for n := range all {
 		all[n] = n
 	}
-	w.remove(1, 0, second, all, decisionlog.WhyRetired)
+	w.remove(1, 0, second, all, format.WhyRetired)
 	w.records(7)
 	w.batch(9)
 	w.batch(4)

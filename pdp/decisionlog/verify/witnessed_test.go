@@ -19,6 +19,7 @@ import (
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/c2sp"
 	"policy-service/pdp/internal/decisionlog/export"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/pdptest/judged"
 )
 
@@ -120,7 +121,7 @@ func newCosigned(t testing.TB) cosignedLog {
 	goesOn := func(dir string, from, to int) []byte {
 		if dir != "here" {
 			check(t, os.CopyFS(filepath.Join(root, dir), os.DirFS(c.data)))
-			for _, name := range []string{decisionlog.KeyFile, "log/00000001.db"} {
+			for _, name := range []string{format.KeyFile, "log/00000001.db"} {
 				check(t, os.Chmod(filepath.Join(root, dir, name), 0o600))
 			}
 		}
@@ -212,7 +213,7 @@ func TestQuorumOfADirectory(t *testing.T) {
 		"of the past, and no policy": {cosign(t, c.keys, c.longer, w1), nil, verify.Truncated, "log/witnessed"},
 		"forked, and no policy":      {c.shorter, nil, verify.Forked, "log/witnessed"},
 	} {
-		c.put(t, decisionlog.WitnessedFile, test.witnessed)
+		c.put(t, format.WitnessedFile, test.witnessed)
 		o := verify.Options{Policy: test.policy}
 		r := verify.Directory(c.data, o)
 		expect(t, name, r, test.want, test.said)
@@ -220,8 +221,8 @@ func TestQuorumOfADirectory(t *testing.T) {
 			t.Errorf("%s: the report has %+v", name, r.Witnessed)
 		}
 	}
-	check(t, os.RemoveAll(filepath.Join(c.data, decisionlog.WitnessedFile)))
-	check(t, os.Mkdir(filepath.Join(c.data, decisionlog.WitnessedFile), 0o700))
+	check(t, os.RemoveAll(filepath.Join(c.data, format.WitnessedFile)))
+	check(t, os.Mkdir(filepath.Join(c.data, format.WitnessedFile), 0o700))
 	expect(t, "a directory", verify.Directory(c.data, verify.Options{Policy: policy}), verify.Unreadable, "log/witnessed")
 }
 
@@ -244,7 +245,7 @@ func TestEvidenceOfAConflict(t *testing.T) {
 		"garbage":           {[]byte("\x00\n\n\n"), verify.Verified, "log/conflict is none that this log signed"},
 		"huge":              {bytes.Repeat([]byte("a\n"), 1<<20), verify.Verified, "has more than"},
 	} {
-		c.put(t, decisionlog.ConflictFile, test.conflict)
+		c.put(t, format.ConflictFile, test.conflict)
 		expect(t, name, verify.Directory(c.data, verify.Options{}), test.want, test.said)
 		expect(t, name+", with a policy", verify.Directory(c.data, verify.Options{Policy: policyOf(t, c.keys...)}), test.want, test.said)
 	}
@@ -269,7 +270,7 @@ func TestSuspects(t *testing.T) {
 		"deep":         {strings.Repeat("[", 60<<10), "log/suspects cannot be read"},
 		"many":         {"[" + strings.Repeat(`{"witness":"W1","ours":1},`, 999) + `{}]`, "witness W1 at 0001-01-01T00:00:00Z refused"},
 	} {
-		c.put(t, decisionlog.SuspectsFile, []byte(test.suspects))
+		c.put(t, format.SuspectsFile, []byte(test.suspects))
 		r := verify.Directory(c.data, verify.Options{})
 		expect(t, name, r, verify.Verified, test.said)
 		strict := verify.Verified
@@ -304,7 +305,7 @@ func TestQuorumBesideAServer(t *testing.T) {
 	check(t, l.KeepWitnessed(cosign(t, keys, late, w1, w3)))
 	expect(t, "of more", verify.Directory(data, policy), verify.Usage, "--server")
 	expect(t, "of more, and no policy", verify.Directory(data, verify.Options{}), verify.Verified, "each of the")
-	check(t, os.WriteFile(filepath.Join(data, decisionlog.ConflictFile), late, 0o600))
+	check(t, os.WriteFile(filepath.Join(data, format.ConflictFile), late, 0o600))
 	expect(t, "a conflict of more", verify.Directory(data, verify.Options{}), verify.Usage, "--server")
 }
 
@@ -553,7 +554,7 @@ func TestEvidenceIsAnybodys(t *testing.T) {
 	suspects := []byte(`[{"witness":"W","size":9,"ours":7,"status":409,"since":"2026-01-02T03:04:05Z"}]`)
 	r := rand.New(rand.NewPCG(1, 2))
 	for n := range tries() {
-		for name, content := range map[string][]byte{decisionlog.WitnessedFile: w.signed, decisionlog.ConflictFile: w.signed, decisionlog.SuspectsFile: suspects} {
+		for name, content := range map[string][]byte{format.WitnessedFile: w.signed, format.ConflictFile: w.signed, format.SuspectsFile: suspects} {
 			content = bytes.Clone(content)
 			for range 1 + n%4 {
 				content[r.IntN(len(content))] = byte(r.IntN(256))
@@ -574,7 +575,7 @@ func TestOldKeysSignNoTail(t *testing.T) {
 	data, crashed := t.TempDir(), t.TempDir()
 	l := openReal(t, data)
 	appendReal(t, l, 0, 10)
-	private, err := os.ReadFile(filepath.Join(data, decisionlog.KeyFile))
+	private, err := os.ReadFile(filepath.Join(data, format.KeyFile))
 	check(t, err)
 	thief, err := note.NewSigner(strings.TrimSpace(string(private)))
 	check(t, err)
@@ -590,7 +591,7 @@ func TestOldKeysSignNoTail(t *testing.T) {
 	stolen, err := note.Sign(&note.Note{Text: text + "\n"}, thief)
 	check(t, err)
 	keys := keysOf(t, data)
-	for _, name := range []string{decisionlog.WitnessedFile, decisionlog.ConflictFile} {
+	for _, name := range []string{format.WitnessedFile, format.ConflictFile} {
 		for what, test := range map[string]struct {
 			content []byte
 			want    verify.Code
@@ -608,7 +609,7 @@ func TestOldKeysSignNoTail(t *testing.T) {
 func TestQuorumOfNoRecord(t *testing.T) {
 	t.Parallel()
 	c := newCosigned(t)
-	private, err := os.ReadFile(filepath.Join(c.data, decisionlog.KeyFile))
+	private, err := os.ReadFile(filepath.Join(c.data, format.KeyFile))
 	check(t, err)
 	signer, err := note.NewSigner(strings.TrimSpace(string(private)))
 	check(t, err)
@@ -616,7 +617,7 @@ func TestQuorumOfNoRecord(t *testing.T) {
 	text := fmt.Sprintf("log.example/real\n0\n%s\n", base64.StdEncoding.EncodeToString(root[:]))
 	empty, err := note.Sign(&note.Note{Text: text}, signer, w1, w2)
 	check(t, err)
-	c.put(t, decisionlog.WitnessedFile, empty)
+	c.put(t, format.WitnessedFile, empty)
 	policy := verify.Options{Policy: policyOf(t, c.keys...)}
 	expect(t, "a directory", verify.Directory(c.data, policy), verify.Unwitnessed, "no record")
 	expect(t, "an export", verify.Export(bytes.NewReader(exportReal(t, c.data, export.Options{})), policy), verify.Unwitnessed, "no record")

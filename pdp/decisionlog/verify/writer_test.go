@@ -21,6 +21,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 )
 
 // A writer writes a log as the comment in package decisionlog specifies it, and as few
@@ -48,10 +49,10 @@ func newWriter(t testing.TB, data string) *writer { return newSeeded(t, data, ""
 
 func newSeeded(t testing.TB, data, seed string) *writer {
 	w := &writer{t: t, seed: seed, data: data, origin: "log.example/1", gone: map[int]string{}, of: map[int]int{}, clock: time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)}
-	w.must(os.MkdirAll(filepath.Join(data, decisionlog.LogDir), 0o700))
+	w.must(os.MkdirAll(filepath.Join(data, format.LogDir), 0o700))
 	w.signer = w.key()
 	w.open()
-	w.admin(decisionlog.EventCreated, map[string]any{"format": 1, "origin": w.origin, "key": w.keys[0]})
+	w.admin(format.EventCreated, map[string]any{"format": 1, "origin": w.origin, "key": w.keys[0]})
 	return w
 }
 
@@ -73,14 +74,14 @@ func (w *writer) key() note.Signer {
 	for _, k := range w.keys {
 		list += k + "\n"
 	}
-	w.must(os.WriteFile(filepath.Join(w.data, decisionlog.PublicKeyFile), []byte(list), 0o600))
+	w.must(os.WriteFile(filepath.Join(w.data, format.PublicKeyFile), []byte(list), 0o600))
 	s, err := note.NewSigner(private)
 	w.must(err)
 	return s
 }
 
 func (w *writer) path(segment int) string {
-	return filepath.Join(w.data, decisionlog.LogDir, fmt.Sprintf(decisionlog.SegmentName, segment))
+	return filepath.Join(w.data, format.LogDir, fmt.Sprintf(format.SegmentName, segment))
 }
 
 func (w *writer) ReadHashes(indexes []int64) ([]tlog.Hash, error) {
@@ -106,10 +107,10 @@ func (w *writer) bolt(name string) *bbolt.DB {
 }
 
 func (w *writer) meta(db *bbolt.DB, segment, first int) {
-	put(w, db, decisionlog.BucketMeta, decisionlog.MetaFormat, []byte("1"))
-	put(w, db, decisionlog.BucketMeta, decisionlog.MetaSegment, number(segment))
-	put(w, db, decisionlog.BucketMeta, decisionlog.MetaFirst, number(first))
-	put(w, db, decisionlog.BucketMeta, decisionlog.MetaEdge, w.edge(first))
+	put(w, db, format.BucketMeta, format.MetaFormat, []byte("1"))
+	put(w, db, format.BucketMeta, format.MetaSegment, number(segment))
+	put(w, db, format.BucketMeta, format.MetaFirst, number(first))
+	put(w, db, format.BucketMeta, format.MetaEdge, w.edge(first))
 }
 
 // edge is by another way than verify's: the subtrees' places in the list of stored hashes.
@@ -144,14 +145,14 @@ func (w *writer) named(id, kind, more string) []byte {
 	n := len(w.lines)
 	salt := sha256.Sum256(fmt.Append(nil, w.seed, "salt", n))
 	return fmt.Appendf(nil, `{"sequence":%d,"id":%q,"time":%q,"kind":%q,%s,"salt":%q}`, n, id,
-		w.clock.Format(decisionlog.TimeLayout), kind, more, base64.RawURLEncoding.EncodeToString(salt[:16]))
+		w.clock.Format(format.TimeLayout), kind, more, base64.RawURLEncoding.EncodeToString(salt[:16]))
 }
 
 // records appends so many decisions, in one transaction.
 func (w *writer) records(n int) {
 	var lines [][]byte
 	for range n {
-		line := w.line(decisionlog.KindDecision, `"tenant":"default","caller":"gateway","request_id":"0190a7b2-1c1d-7000-8000-000000000000",`+
+		line := w.line(format.KindDecision, `"tenant":"default","caller":"gateway","request_id":"0190a7b2-1c1d-7000-8000-000000000000",`+
 			`"request":{"subject":{"type":"user","id":"alice","properties":{"department":"sales"}},"action":{"name":"tool.invoke"},`+
 			`"resource":{"type":"tool","id":"tickets:create_ticket"},"context":{"arguments":{"title":"a ticket","n":12}}},"decision":true,`+
 			`"determining":["permit-tools"],"bundle":"h1:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU="`)
@@ -166,14 +167,14 @@ func (w *writer) records(n int) {
 func (w *writer) batch(n int) {
 	first := len(w.lines)
 	id := fmt.Sprintf("0190-b%d", first)
-	w.keep(w.named(id, decisionlog.KindBatch, `"tenant":"default","request":{"context":{"x":1}}`))
+	w.keep(w.named(id, format.KindBatch, `"tenant":"default","request":{"context":{"x":1}}`))
 	for i := range n {
 		more := `"request":{"subject":{"type":"user","id":"alice"}},"decision":true`
 		if i%2 == 0 {
 			more = inheriting
 			w.of[len(w.lines)] = first
 		}
-		w.keep(w.named(fmt.Sprintf("%s.%d", id, i), decisionlog.KindDecision, more))
+		w.keep(w.named(fmt.Sprintf("%s.%d", id, i), format.KindDecision, more))
 	}
 	w.commit(w.lines[first:])
 }
@@ -181,7 +182,7 @@ func (w *writer) batch(n int) {
 func (w *writer) admin(event string, details any) {
 	text, err := json.Marshal(details)
 	w.must(err)
-	line := w.line(decisionlog.KindAdmin, fmt.Sprintf(`"event":%q,"details":%s`, event, text))
+	line := w.line(format.KindAdmin, fmt.Sprintf(`"event":%q,"details":%s`, event, text))
 	w.keep(line)
 	w.commit([][]byte{line})
 }
@@ -206,11 +207,11 @@ func (w *writer) commit(lines [][]byte) {
 }
 
 func (w *writer) store(tx *bbolt.Tx, n int, line []byte) error {
-	records, err := tx.CreateBucketIfNotExists([]byte(decisionlog.BucketRecords))
+	records, err := tx.CreateBucketIfNotExists([]byte(format.BucketRecords))
 	if err != nil {
 		return err
 	}
-	hashes, err := tx.CreateBucketIfNotExists([]byte(decisionlog.BucketHashes))
+	hashes, err := tx.CreateBucketIfNotExists([]byte(format.BucketHashes))
 	if err != nil {
 		return err
 	}
@@ -236,21 +237,21 @@ func (w *writer) checkpoint(more ...note.Signer) []byte {
 	w.clock = w.clock.Add(time.Millisecond)
 	root, err := tlog.TreeHash(int64(len(w.lines)), w)
 	w.must(err)
-	text := fmt.Sprintf("%s\n%d\n%s\ntime %s\n", w.origin, len(w.lines), root, w.clock.Format(decisionlog.TimeLayout))
+	text := fmt.Sprintf("%s\n%d\n%s\ntime %s\n", w.origin, len(w.lines), root, w.clock.Format(format.TimeLayout))
 	if len(more) > 0 {
 		text += "next-key " + w.keys[len(w.keys)-1] + "\n"
 	}
 	w.signed, err = note.Sign(&note.Note{Text: text}, append([]note.Signer{w.signer}, more...)...)
 	w.must(err)
 	key := append(number(len(w.lines)), number(int(w.clock.UnixNano()))...)
-	put(w, w.db, decisionlog.BucketCheckpoints, key, w.signed)
+	put(w, w.db, format.BucketCheckpoints, key, w.signed)
 	return w.signed
 }
 
 func (w *writer) rotateKey() {
 	old := w.keys[len(w.keys)-1]
 	next := w.key()
-	w.admin(decisionlog.EventKeyRotated, map[string]string{"old": old, "new": w.keys[len(w.keys)-1]})
+	w.admin(format.EventKeyRotated, map[string]string{"old": old, "new": w.keys[len(w.keys)-1]})
 	w.checkpoint(next)
 	w.signer = next
 }
@@ -260,7 +261,7 @@ func (w *writer) seal() {
 	w.must(w.db.Close())
 	w.must(os.Chmod(w.path(w.segment), 0o400))
 	w.open()
-	w.admin(decisionlog.EventSegment, map[string]any{"segment": w.segment})
+	w.admin(format.EventSegment, map[string]any{"segment": w.segment})
 }
 
 func (w *writer) file(segment, first, records int) decisionlog.SegmentFile {
@@ -281,10 +282,10 @@ func (w *writer) remove(segment, first, end int, sequences []int, why string) {
 	w.rewrite(segment, first, end)
 	file := w.file(segment, first, end-first)
 	file.Replaces = old.Digest
-	if why == decisionlog.WhyRedacted {
-		w.admin(decisionlog.EventRedacted, map[string]any{"sequence": sequences[0], "id": "x", "reason": "asked for", "file": file})
+	if why == format.WhyRedacted {
+		w.admin(format.EventRedacted, map[string]any{"sequence": sequences[0], "id": "x", "reason": "asked for", "file": file})
 	} else {
-		w.admin(decisionlog.EventRetired, map[string]any{"below": end, "reason": "age", "files": []any{file}})
+		w.admin(format.EventRetired, map[string]any{"below": end, "reason": "age", "files": []any{file}})
 	}
 }
 
@@ -307,7 +308,7 @@ func (w *writer) rewrite(segment, first, end int) {
 		return nil
 	}))
 	for _, c := range old {
-		put(w, db, decisionlog.BucketCheckpoints, c[0], c[1])
+		put(w, db, format.BucketCheckpoints, c[0], c[1])
 	}
 	w.must(db.Close())
 	w.must(os.Rename(name+".next", name))
@@ -319,7 +320,7 @@ func (w *writer) bolt0400(name string) (all [][2][]byte) {
 	db, err := bbolt.Open(name, 0o400, &bbolt.Options{ReadOnly: true})
 	w.must(err)
 	w.must(db.View(func(tx *bbolt.Tx) error {
-		b := tx.Bucket([]byte(decisionlog.BucketCheckpoints))
+		b := tx.Bucket([]byte(format.BucketCheckpoints))
 		if b == nil {
 			return nil
 		}
@@ -355,7 +356,7 @@ func (w *writer) export(filter func(n int) bool, proofs bool) []byte {
 	for n, line := range w.lines {
 		why := w.gone[n]
 		if why == "" && filter != nil && !filter(n) && !needed[n] {
-			why = decisionlog.WhyFiltered
+			why = format.WhyFiltered
 		}
 		if why != "" {
 			w.envelope(&out, map[string]any{"export": "leaves", "first": n, "why": why, "hashes": []tlog.Hash{tlog.RecordHash(line)}})

@@ -22,6 +22,7 @@ import (
 	"policy-service/pdp/decisionlog/verify"
 	"policy-service/pdp/internal/approval"
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/pdptest/night"
 )
 
@@ -123,7 +124,7 @@ func allow(l *decisionlog.Log, decision, id string) func(context.Context) error 
 }
 
 func allowed(decision, id string) decisionlog.Entry {
-	return decisionlog.Entry{ID: decision, Kind: decisionlog.KindDecision, Tenant: "acme",
+	return decisionlog.Entry{ID: decision, Kind: format.KindDecision, Tenant: "acme",
 		Decision: &decisionlog.Decision{Allow: true, Discharged: []evaluation.Met{{ID: "approval_required", Type: "approval_required", Approval: id}}}}
 }
 

@@ -19,6 +19,7 @@ import (
 	"policy-service/pdp/decisionlog/verify"
 	"policy-service/pdp/internal/approval"
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/ledger"
 	"policy-service/pdp/internal/ledger/ledgertest"
 	"policy-service/pdp/pdptest/etcdtest"
@@ -222,7 +223,7 @@ func TestTwins(t *testing.T) {
 				Event   string                `json:"event"`
 				Details decisionlog.Withdrawn `json:"details"`
 			}
-			if must(t, json.Unmarshal(line, &record)); record.Event != decisionlog.EventWithdrawn {
+			if must(t, json.Unmarshal(line, &record)); record.Event != format.EventWithdrawn {
 				return
 			}
 			d := record.Details.Decision

@@ -10,6 +10,7 @@ import (
 
 	"policy-service/pdp"
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/server"
 	"policy-service/pdp/internal/server/auth"
 	"policy-service/pdp/pdptest"
@@ -70,7 +71,7 @@ func fillWithDecisions(b *testing.B, c *server.Config, many int) {
 		for i := range entries {
 			at := n + i
 			id := fmt.Sprintf("0197f0c0-0000-7000-8000-%012d", at)
-			entries[i] = decisionlog.Entry{ID: id, Kind: decisionlog.KindDecision, Tenant: "default", Caller: "key:searcher", RequestID: "r-" + id,
+			entries[i] = decisionlog.Entry{ID: id, Kind: format.KindDecision, Tenant: "default", Caller: "key:searcher", RequestID: "r-" + id,
 				Request: &decisionlog.Request{
 					Subject: jsontext.Value(fmt.Sprintf(`{"type":"user","id":"user-%d","properties":{"role":"reader"}}`, at%10_000)), Action: jsontext.Value(`{"name":"read"}`),
 					Resource: jsontext.Value(fmt.Sprintf(`{"type":"doc","id":"doc-%d"}`, at%1000)),

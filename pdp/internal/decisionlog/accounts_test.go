@@ -13,6 +13,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"go.etcd.io/bbolt"
 
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/pdptest/night"
 )
 
@@ -38,7 +39,7 @@ func openCounted(t *testing.T) *counted {
 
 func (c *counted) open() {
 	c.Helper()
-	l, err := Open(c.data, Options{SegmentBytes: 256 << 10, RetryEvery: time.Millisecond, Checkpoints: Checkpoints{Records: 10, Idle: time.Hour, Every: time.Hour}, Kinds: []string{KindApproval}, Now: c.now})
+	l, err := Open(c.data, Options{SegmentBytes: 256 << 10, RetryEvery: time.Millisecond, Checkpoints: Checkpoints{Records: 10, Idle: time.Hour, Every: time.Hour}, Kinds: []string{format.KindApproval}, Now: c.now})
 	c.ok(err)
 	c.Log = l
 	c.Cleanup(func() { _ = l.Close() })
@@ -52,7 +53,7 @@ func (c *counted) ok(err error) {
 
 // puts puts a decision of a caller on record.
 func (c *counted) puts(caller string, bytes int) error {
-	return c.Append(c.Context(), []Entry{{Kind: KindDecision, Caller: caller, Decision: &Decision{ReasonUser: strings.Repeat("x", bytes)}}})
+	return c.Append(c.Context(), []Entry{{Kind: format.KindDecision, Caller: caller, Decision: &Decision{ReasonUser: strings.Repeat("x", bytes)}}})
 }
 
 // uses is what a caller has.
@@ -165,7 +166,7 @@ func TestShareBoundsWhatIsOnItsWay(t *testing.T) {
 	c.bound(err, BoundShare)
 	c.bound(c.Room("key:a"), BoundShare)
 	for _, caller := range []string{"key:a", "key:mia"} {
-		err = c.Append(t.Context(), []Entry{{Kind: KindAdmin, Caller: caller, Event: "said", Details: []byte(`{"a":"` + strings.Repeat("x", 8<<10) + `"}`)}})
+		err = c.Append(t.Context(), []Entry{{Kind: format.KindAdmin, Caller: caller, Event: "said", Details: []byte(`{"a":"` + strings.Repeat("x", 8<<10) + `"}`)}})
 		if c.ok(err); c.uses(caller) < 8<<10 {
 			t.Error("it is not counted")
 		}
@@ -233,7 +234,7 @@ func TestChargesAreReadBackWithoutNames(t *testing.T) {
 	}
 	c.writer.accounts.mu.Unlock()
 	// What comes of an approval by itself is whose request it was.
-	err := c.Append(t.Context(), []Entry{{Kind: KindApproval, Payer: "key:pep", Event: "used", Details: []byte(`{"requester":"key:pep"}`)}})
+	err := c.Append(t.Context(), []Entry{{Kind: format.KindApproval, Payer: "key:pep", Event: "used", Details: []byte(`{"requester":"key:pep"}`)}})
 	c.ok(err)
 	for _, caller := range []string{"jwt:https://idp#somebody", "key:nobody"} {
 		for range 3 {
@@ -314,7 +315,7 @@ func TestRecordsOfAnEarlierReleaseAreNobodys(t *testing.T) {
 		c.ok(os.Chmod(s.Path, 0o600))
 		db, err := bbolt.Open(s.Path, 0o600, nil)
 		c.ok(err)
-		c.ok(db.Update(func(tx *bbolt.Tx) error { return tx.DeleteBucket([]byte(BucketCharges)) }))
+		c.ok(db.Update(func(tx *bbolt.Tx) error { return tx.DeleteBucket([]byte(format.BucketCharges)) }))
 		c.ok(db.Close())
 	}
 	c.open()

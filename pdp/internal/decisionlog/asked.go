@@ -10,6 +10,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/evaluation"
+	"policy-service/pdp/internal/decisionlog/format"
 )
 
 // ErrNoRequest is returned for a record from which no request can be rebuilt: it has none,
@@ -44,14 +45,14 @@ func (r *Recorded) request(limits evaluation.Limits) (q evaluation.Request, err 
 	if len(r.Asked) == 0 || len(r.Gone) > 0 {
 		return q, ErrNoRequest
 	}
-	limits.Body = MaxLine // masking may have made the request longer than it was
+	limits.Body = format.MaxLine // masking may have made the request longer than it was
 	asked := r.Asked
 	if len(r.Masked) > 0 {
 		if asked, err = unhidden(asked, r.Masked, limits); err != nil {
 			return q, fmt.Errorf("%w: %w", ErrNoRequest, err)
 		}
 	}
-	if r.Kind == KindSearch {
+	if r.Kind == format.KindSearch {
 		var s evaluation.Search
 		s, err = evaluation.DecodeSearch(r.Query, asked, r.Tenant, limits)
 		q = s.Request
@@ -186,7 +187,7 @@ func within(pointer, above string) bool {
 // listed values misfit. Of all others it is unknown, because a list may name one place for several.
 func (r *Recorded) fit(q *evaluation.Request, hidden []evaluation.Hidden) {
 	reason := evaluation.Reason(r.Reason)
-	fits := r.Kind == KindDecision || r.Kind == KindPossible
+	fits := r.Kind == format.KindDecision || r.Kind == format.KindPossible
 	switch reason {
 	case evaluation.UnknownType, evaluation.SchemaMismatch:
 		fits = false

@@ -12,6 +12,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"policy-service/evaluation"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/index"
 )
 
@@ -31,7 +32,7 @@ func TestWhatALineSaysOfItsDecision(t *testing.T) {
 	plain := `"kind":"decision","caller":"key:pep","request_id":"r","request":{"subject":{"type":"user","id":"a"}},"decision":true,"determining":["p"],"bundle":"h1:x"`
 	entry := func(change func(*Entry)) Entry {
 		e := Entry{
-			Kind: KindDecision, Caller: "key:pep", RequestID: "r", Request: &Request{Subject: subject},
+			Kind: format.KindDecision, Caller: "key:pep", RequestID: "r", Request: &Request{Subject: subject},
 			Decision: &Decision{Allow: true, Determining: []string{"p"}, Bundle: "h1:x"},
 		}
 		change(&e)
@@ -68,7 +69,7 @@ func TestNoRegistrationIsNotAnEmptyOne(t *testing.T) {
 	t.Parallel()
 	l := mustOpen(t, memory(t), Options{})
 	for id, declared := range map[string][]string{"none": nil, "empty": {}, "some": {"log"}} {
-		mustAppend(t, l, Entry{ID: id, Kind: KindDecision, Declared: declared, Decision: &Decision{}})
+		mustAppend(t, l, Entry{ID: id, Kind: format.KindDecision, Declared: declared, Decision: &Decision{}})
 		record, err := l.ByID(id)
 		must(t, err)
 		r, err := l.Recorded(record.Line)
@@ -324,7 +325,7 @@ func TestRecordsAreFoundByWhatWasOverruled(t *testing.T) {
 	if list, upTo := l.index.Candidates(segment, terms); len(list) == 0 || upTo != segment.End {
 		t.Errorf("the index names %v up to %d", list, upTo)
 	}
-	indexOfVersion2(t, filepath.Join(l.data, filepath.FromSlash(index.Dir), fmt.Sprintf(SegmentName, segment.Number)), terms[0][0])
+	indexOfVersion2(t, filepath.Join(l.data, filepath.FromSlash(index.Dir), fmt.Sprintf(format.SegmentName, segment.Number)), terms[0][0])
 	found("with an index of the version before")
 	settled(t, l)
 	if list, upTo := l.index.Candidates(segment, terms); len(list) == 0 || upTo != segment.End {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"policy-service/pdp/internal/decisionlog/format"
 	"slices"
 
 	"go.etcd.io/bbolt"
@@ -102,11 +103,11 @@ func (r *Reader) eventsIn(ctx context.Context, from, to uint64, names []string) 
 		if err != nil {
 			return here, err
 		}
-		if !bytes.Contains(record.Line, []byte(`"kind":"`+KindAdmin+`"`)) {
+		if !bytes.Contains(record.Line, []byte(`"kind":"`+format.KindAdmin+`"`)) {
 			continue
 		}
 		line, err := Parse(record.Line)
-		if err == nil && line.Kind == KindAdmin && slices.Contains(names, line.Event) {
+		if err == nil && line.Kind == format.KindAdmin && slices.Contains(names, line.Event) {
 			line.Sequence = record.Sequence
 			here = append(here, line)
 		}

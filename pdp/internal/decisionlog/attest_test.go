@@ -14,6 +14,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"policy-service/pdp/internal/boltfile"
+	"policy-service/pdp/internal/decisionlog/format"
 )
 
 // kindStep is a kind whose details name an approval request.
@@ -29,25 +30,27 @@ func TestNobodyHidesAStep(t *testing.T) {
 	t.Parallel()
 	const hidden = 6
 	options := Options{Kinds: []string{kindStep}, Checkpoints: Checkpoints{Records: 4}}
-	line := func(tx *bbolt.Tx) []byte { return tx.Bucket([]byte(BucketRecords)).Get(number(hidden)) }
+	line := func(tx *bbolt.Tx) []byte { return tx.Bucket([]byte(format.BucketRecords)).Get(number(hidden)) }
 	other := func(tx *bbolt.Tx) []byte { return bytes.Replace(line(tx), []byte("mine"), []byte("none"), 1) }
 	put := func(tx *bbolt.Tx, bucket string, value []byte) error {
 		return tx.Bucket([]byte(bucket)).Put(number(hidden), value)
 	}
 	leaf := func(tx *bbolt.Tx, line []byte) error {
-		stored := bytes.Clone(tx.Bucket([]byte(BucketHashes)).Get(number(hidden)))
+		stored := bytes.Clone(tx.Bucket([]byte(format.BucketHashes)).Get(number(hidden)))
 		sum := sha256.Sum256(append([]byte{0}, line...))
 		copy(stored, sum[:])
-		return put(tx, BucketHashes, stored)
+		return put(tx, format.BucketHashes, stored)
 	}
 	for name, edit := range map[string]func(*bbolt.Tx) error{
-		"nothing":             func(*bbolt.Tx) error { return nil },
-		"record removed":      func(tx *bbolt.Tx) error { return tx.Bucket([]byte(BucketRecords)).Delete(number(hidden)) },
-		"hash removed":        func(tx *bbolt.Tx) error { return tx.Bucket([]byte(BucketHashes)).Delete(number(hidden)) },
-		"record replaced":     func(tx *bbolt.Tx) error { return put(tx, BucketRecords, other(tx)) },
-		"record and its hash": func(tx *bbolt.Tx) error { return errors.Join(leaf(tx, other(tx)), put(tx, BucketRecords, other(tx))) },
+		"nothing":         func(*bbolt.Tx) error { return nil },
+		"record removed":  func(tx *bbolt.Tx) error { return tx.Bucket([]byte(format.BucketRecords)).Delete(number(hidden)) },
+		"hash removed":    func(tx *bbolt.Tx) error { return tx.Bucket([]byte(format.BucketHashes)).Delete(number(hidden)) },
+		"record replaced": func(tx *bbolt.Tx) error { return put(tx, format.BucketRecords, other(tx)) },
+		"record and its hash": func(tx *bbolt.Tx) error {
+			return errors.Join(leaf(tx, other(tx)), put(tx, format.BucketRecords, other(tx)))
+		},
 		"a record in between": func(tx *bbolt.Tx) error {
-			return tx.Bucket([]byte(BucketRecords)).Put(append(number(hidden-1), 0), line(tx))
+			return tx.Bucket([]byte(format.BucketRecords)).Put(append(number(hidden-1), 0), line(tx))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/pdptest/night"
 )
 
@@ -48,7 +49,7 @@ func batchLog(t *testing.T, r *rand.Rand) (k *kept, whole map[string]string) {
 		record, err := k.log.ByID(id)
 		k.ok(err)
 		k.ok(k.log.Redact(t.Context(), "", id, "on request"))
-		k.gone[int64(record.Sequence)] = WhyRedacted
+		k.gone[int64(record.Sequence)] = format.WhyRedacted
 	}
 	k.look()
 	return k, whole
@@ -100,7 +101,7 @@ func batchFilter(r *rand.Rand) (f Filter) {
 	pick(&f.Resource, "doc-0", "doc-3", "doc/doc-7", "plan")
 	pick(&f.Subject, "a", "user/a", "nobody")
 	pick(&f.Tenant, "acme", "globex")
-	pick(&f.Kind, KindDecision, KindBatch, KindAdmin)
+	pick(&f.Kind, format.KindDecision, format.KindBatch, format.KindAdmin)
 	return f
 }
 
@@ -142,7 +143,7 @@ func TestFilteredExportsCarryTheRecordsOfBatches(t *testing.T) {
 		if !bytes.Equal(once.Bytes(), twice.Bytes()) {
 			t.Fatalf("%+v: made twice it is another", f)
 		}
-		if rows := strings.Count(table.String(), ",batch,"); f.Kind == KindDecision && rows > 0 {
+		if rows := strings.Count(table.String(), ",batch,"); f.Kind == format.KindDecision && rows > 0 {
 			t.Errorf("%+v: a table has %d rows of batches", f, rows)
 		}
 		inherited += k.wholeRequests(&table, whole)
@@ -231,7 +232,7 @@ func TestTailHandsOverWhatIsInherited(t *testing.T) {
 			item, err := Parse(line)
 			k.ok(err)
 			switch {
-			case item.Kind == KindBatch:
+			case item.Kind == format.KindBatch:
 				last, batch = item.ID, Record{Line: line}
 			case item.BatchID() != "":
 				got, err := Resolve(line, batch)
@@ -310,7 +311,7 @@ func TestARecordOfABatchIsNoDecision(t *testing.T) {
 	k := keepLog(t)
 	entries, _ := aBatch("b1", "acme", 20, rand.New(rand.NewPCG(1, 1)).IntN)
 	mustAppend(t, k.log, entries...)
-	if page, err := k.log.Query(t.Context(), Query{Filter: Filter{Kind: KindBatch}, Limit: 10}); err != nil || len(page.Lines) != 1 || !bytes.Contains(page.Lines[0], []byte(`"id":"b1"`)) {
+	if page, err := k.log.Query(t.Context(), Query{Filter: Filter{Kind: format.KindBatch}, Limit: 10}); err != nil || len(page.Lines) != 1 || !bytes.Contains(page.Lines[0], []byte(`"id":"b1"`)) {
 		t.Errorf("by its kind: %d, %v", len(page.Lines), err)
 	}
 	line := k.log.mustLine(t, "b1.19")

@@ -12,6 +12,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"policy-service/evaluation"
+	"policy-service/pdp/internal/decisionlog/format"
 )
 
 // charges say to which accounts the records of one segment belong: for each account where its
@@ -72,7 +73,7 @@ func (c *charges) put(tx *bbolt.Tx) error {
 	if len(c.dirty) == 0 {
 		return nil
 	}
-	b, err := tx.CreateBucketIfNotExists([]byte(BucketCharges))
+	b, err := tx.CreateBucketIfNotExists([]byte(format.BucketCharges))
 	if err != nil {
 		return err
 	}
@@ -90,11 +91,11 @@ func (c *charges) put(tx *bbolt.Tx) error {
 // an account has its name from, it counts toward no caller, and still toward all together.
 func readCharges(tx *bbolt.Tx) *charges {
 	c := newCharges()
-	b := tx.Bucket([]byte(BucketCharges))
+	b := tx.Bucket([]byte(format.BucketCharges))
 	if b == nil {
 		return c
 	}
-	records := tx.Bucket([]byte(BucketRecords))
+	records := tx.Bucket([]byte(format.BucketRecords))
 	_ = b.ForEach(func(k, v []byte) error {
 		weight, isNumber := readNumber(v)
 		if len(k) != 9 || !isNumber || weight >= 1<<48 {
@@ -129,7 +130,7 @@ func nameOf(line []byte, whose byte) string {
 	if line == nil || json.Unmarshal(line, &s) != nil {
 		return ""
 	}
-	if s.Kind == KindApproval && s.Caller == "" {
+	if s.Kind == format.KindApproval && s.Caller == "" {
 		var of struct {
 			Requester string `json:"requester"`
 		}
@@ -163,7 +164,7 @@ func personsIn(v jsontext.Value) string {
 // activeCharges reads those of the segment that is written to, up to its end.
 func activeCharges(tx *bbolt.Tx, first, checkpointed, size uint64) *charges {
 	c, from := readCharges(tx), max(first, checkpointed)
-	records := tx.Bucket([]byte(BucketRecords))
+	records := tx.Bucket([]byte(format.BucketRecords))
 	for ; from < size; from++ {
 		line := records.Get(number(from))
 		c.add(nameOf(line, ofCaller), from, int64(len(line))+lineWeight)

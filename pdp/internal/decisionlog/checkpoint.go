@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
+	"policy-service/pdp/internal/decisionlog/format"
 	"strconv"
 	"strings"
 	"time"
@@ -28,9 +29,9 @@ type Checkpoint struct {
 
 // sign makes the note of c.
 func (c *Checkpoint) sign(signers ...note.Signer) (err error) {
-	text := fmt.Sprintf("%s\n%d\n%s\n%s %s\n", c.Origin, c.Size, c.Root, ExtensionTime, c.Time.UTC().Format(TimeLayout))
+	text := fmt.Sprintf("%s\n%d\n%s\n%s %s\n", c.Origin, c.Size, c.Root, format.ExtensionTime, c.Time.UTC().Format(format.TimeLayout))
 	if c.NextKey != "" {
-		text += ExtensionNextKey + " " + c.NextKey + "\n"
+		text += format.ExtensionNextKey + " " + c.NextKey + "\n"
 	}
 	c.Note, err = note.Sign(&note.Note{Text: text}, signers...)
 	return err
@@ -42,7 +43,7 @@ func (c Checkpoint) key() []byte { return append(number(c.Size), number(uint64(c
 // ParseCheckpoint reads a checkpoint. Its signatures are verified where known is
 // not nil: at least one must be of a known key.
 func ParseCheckpoint(signed []byte, known note.Verifiers) (Checkpoint, error) {
-	if len(signed) > MaxCheckpointBytes {
+	if len(signed) > format.MaxCheckpointBytes {
 		return Checkpoint{}, fmt.Errorf("a checkpoint of %d bytes", len(signed))
 	}
 	text, _, ok := strings.Cut(string(signed), "\n\n")
@@ -81,11 +82,11 @@ func parseCheckpointText(text string) (c Checkpoint, err error) {
 	copy(c.Root[:], root)
 	for _, line := range lines[3:] {
 		switch name, value, _ := strings.Cut(line, " "); name {
-		case ExtensionTime:
-			if c.Time, err = time.Parse(TimeLayout, value); err != nil {
+		case format.ExtensionTime:
+			if c.Time, err = time.Parse(format.TimeLayout, value); err != nil {
 				return c, fmt.Errorf("the time of a checkpoint is %q", value)
 			}
-		case ExtensionNextKey:
+		case format.ExtensionNextKey:
 			c.NextKey = value
 		}
 	}

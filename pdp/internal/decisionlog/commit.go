@@ -11,6 +11,7 @@ import (
 	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
 
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/journal"
 )
 
@@ -168,10 +169,10 @@ func (w *writer) fill(tx *bbolt.Tx, s *segment, next *tail, o order, commit *Com
 		}
 	}
 	if o.clean {
-		err = b.meta.Put([]byte(MetaClean), number(next.edge.size))
+		err = b.meta.Put([]byte(format.MetaClean), number(next.edge.size))
 	}
 	if next.keys > 0 && (o.begin != nil || next.keys != w.tail.keys) {
-		err = errors.Join(err, b.meta.Put([]byte(MetaKeys), number(next.keys)))
+		err = errors.Join(err, b.meta.Put([]byte(format.MetaKeys), number(next.keys)))
 	}
 	return errors.Join(err, w.putHead(b.meta, s, next, o))
 }
@@ -223,21 +224,21 @@ type journaled struct {
 func (j journaled) put(meta *bbolt.Bucket) error {
 	if j == (journaled{}) {
 		return errors.Join(
-			meta.Put([]byte(MetaFormat), strconv.AppendInt(nil, Version, 10)),
-			meta.Delete([]byte(MetaJournal)))
+			meta.Put([]byte(format.MetaFormat), strconv.AppendInt(nil, format.Version, 10)),
+			meta.Delete([]byte(format.MetaJournal)))
 	}
 	value := append(j.id[:], number(j.number)...)
 	if j.aside != 0 {
 		value = append(value, number(uint64(j.aside))...)
 	}
 	return errors.Join(
-		meta.Put([]byte(MetaFormat), strconv.AppendInt(nil, VersionJournaled, 10)),
-		meta.Put([]byte(MetaJournal), value))
+		meta.Put([]byte(format.MetaFormat), strconv.AppendInt(nil, format.VersionJournaled, 10)),
+		meta.Put([]byte(format.MetaJournal), value))
 }
 
 // readJournaled reads what put wrote: the format of a segment, and its journal.
 func readJournaled(version, value []byte) (j journaled, err error) {
-	if string(version) != strconv.Itoa(VersionJournaled) {
+	if string(version) != strconv.Itoa(format.VersionJournaled) {
 		return j, nil
 	}
 	n := len(j.id)
@@ -273,7 +274,7 @@ func (w *writer) checkpoint(b buckets, next *tail, now time.Time, nextKey *key) 
 	if nextKey != nil {
 		c.NextKey = nextKey.public
 		signers = append(signers, nextKey.Signer)
-		if err := b.meta.Put([]byte(MetaKey), []byte(nextKey.public)); err != nil {
+		if err := b.meta.Put([]byte(format.MetaKey), []byte(nextKey.public)); err != nil {
 			return err
 		}
 	}
@@ -292,11 +293,11 @@ type buckets struct {
 
 func newBuckets(tx *bbolt.Tx) buckets {
 	b := buckets{
-		meta:        tx.Bucket([]byte(BucketMeta)),
-		records:     tx.Bucket([]byte(BucketRecords)),
-		hashes:      tx.Bucket([]byte(BucketHashes)),
-		ids:         tx.Bucket([]byte(BucketIDs)),
-		checkpoints: tx.Bucket([]byte(BucketCheckpoints)),
+		meta:        tx.Bucket([]byte(format.BucketMeta)),
+		records:     tx.Bucket([]byte(format.BucketRecords)),
+		hashes:      tx.Bucket([]byte(format.BucketHashes)),
+		ids:         tx.Bucket([]byte(format.BucketIDs)),
+		checkpoints: tx.Bucket([]byte(format.BucketCheckpoints)),
 	}
 	b.records.FillPercent, b.hashes.FillPercent, b.ids.FillPercent = 1, 1, 0.9
 	return b
@@ -319,13 +320,13 @@ func (b *buckets) put(p *prepared, e *edge) error {
 
 // beginSegment says in a new segment where in the log it stands.
 func beginSegment(tx *bbolt.Tx, s *segment, e edge, public string) error {
-	meta := tx.Bucket([]byte(BucketMeta))
+	meta := tx.Bucket([]byte(format.BucketMeta))
 	for name, value := range map[string][]byte{
-		MetaFormat:  strconv.AppendInt(nil, Version, 10),
-		MetaSegment: number(s.number),
-		MetaFirst:   number(e.size),
-		MetaEdge:    joinHashes(e.hashes),
-		MetaKey:     []byte(public),
+		format.MetaFormat:  strconv.AppendInt(nil, format.Version, 10),
+		format.MetaSegment: number(s.number),
+		format.MetaFirst:   number(e.size),
+		format.MetaEdge:    joinHashes(e.hashes),
+		format.MetaKey:     []byte(public),
 	} {
 		if err := meta.Put([]byte(name), value); err != nil {
 			return err

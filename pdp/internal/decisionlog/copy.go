@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"policy-service/pdp/internal/boltfile"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/journal"
 	"policy-service/pdp/internal/plainfile"
 )
@@ -42,7 +43,7 @@ func (l *Log) Copy(ctx context.Context) (_ Checkpoint, files []Copied, err error
 		return Checkpoint{}, nil, err
 	}
 	// Before the segment is sealed: a key that is signed in later is not in the copy.
-	if files, err = opened(files, l.data, PublicKeyFile); err != nil {
+	if files, err = opened(files, l.data, format.PublicKeyFile); err != nil {
 		return Checkpoint{}, files, err
 	}
 	if err = l.Rotate(ctx); err != nil {
@@ -51,7 +52,7 @@ func (l *Log) Copy(ctx context.Context) (_ Checkpoint, files []Copied, err error
 	all := l.all()
 	sealed, end := all[:len(all)-1], all[len(all)-1].first
 	for _, s := range sealed {
-		if files, err = opened(files, l.data, path.Join(LogDir, filepath.Base(s.path))); err != nil {
+		if files, err = opened(files, l.data, path.Join(format.LogDir, filepath.Base(s.path))); err != nil {
 			return Checkpoint{}, files, err
 		}
 	}
@@ -72,7 +73,7 @@ func CopyStopped(data string) (last Checkpoint, files []Copied, release func(), 
 	if _, err = VerifierKeys(data); err != nil { // or the lock would be made where no log is
 		return last, nil, nil, err
 	}
-	lock, err := plainfile.OpenFile(filepath.Join(data, LockFile), os.O_CREATE|os.O_RDONLY, 0o600)
+	lock, err := plainfile.OpenFile(filepath.Join(data, format.LockFile), os.O_CREATE|os.O_RDONLY, 0o600)
 	if err != nil {
 		return last, nil, nil, err
 	}
@@ -104,14 +105,14 @@ func copyStopped(data string) (last Checkpoint, files []Copied, err error) {
 	if err != nil {
 		return last, nil, err
 	}
-	names, journals := []string{PublicKeyFile}, journal.Paths("")
-	entries, err := os.ReadDir(filepath.Join(data, LogDir))
+	names, journals := []string{format.PublicKeyFile}, journal.Paths("")
+	entries, err := os.ReadDir(filepath.Join(data, format.LogDir))
 	for _, entry := range entries {
 		name := entry.Name()
 		_, segment := segmentNumber(name)
 		_, _, next := isNext(name)
 		if segment || next || journals[0] == name || journals[1] == name {
-			names = append(names, path.Join(LogDir, name))
+			names = append(names, path.Join(format.LogDir, name))
 		}
 	}
 	for _, name := range names {

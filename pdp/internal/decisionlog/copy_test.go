@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"policy-service/pdp/internal/decisionlog/format"
 	"sync"
 	"testing"
 )
@@ -63,7 +64,7 @@ func TestCopy(t *testing.T) {
 	if !has["before"] || !has["to-go"] || has["after"] {
 		t.Errorf("before %v, to-go %v, after %v", has["before"], has["to-go"], has["after"])
 	}
-	if _, err := os.Stat(filepath.Join(dir, KeyFile)); !errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Stat(filepath.Join(dir, format.KeyFile)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the private key is in it: %v", err)
 	}
 }

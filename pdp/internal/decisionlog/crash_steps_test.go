@@ -23,6 +23,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/journal"
 	"policy-service/pdp/pdptest/night"
 )
@@ -231,7 +232,7 @@ func callOf(id string, n int) []Entry {
 	case 4:
 		size = callBytes
 	case 5:
-		second = Entry{ID: id + ".1", Kind: KindAdmin, Event: "data_read"}
+		second = Entry{ID: id + ".1", Kind: format.KindAdmin, Event: "data_read"}
 	}
 	first.Request.Context = jsontext.Value(`"` + strings.Repeat("x", size) + `"`)
 	return []Entry{first, second}
@@ -326,7 +327,7 @@ func TestCrashOfTheJournalAlone(t *testing.T) {
 	data := asKilled(t, k.data)
 	k.ok(mustOpen(t, data, Options{}).Close())
 	lines := verify(t, data)
-	if last := lines[len(lines)-1]; len(lines) != 4 || !bytes.Contains(last, []byte(EventCrash)) || !bytes.Contains(last, []byte(`"replayed":2`)) {
+	if last := lines[len(lines)-1]; len(lines) != 4 || !bytes.Contains(last, []byte(format.EventCrash)) || !bytes.Contains(last, []byte(`"replayed":2`)) {
 		t.Errorf("%d records, and the last one is %s", len(lines), last)
 	}
 }

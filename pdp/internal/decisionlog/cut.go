@@ -11,6 +11,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"policy-service/pdp/internal/boltfile"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/plainfile"
 )
 
@@ -20,7 +21,7 @@ const cutTry = "; put back what is missing, or see policy-service log begin --he
 // keepCheckpoint keeps the newest checkpoint outside of the segments. It is not synced, and may fail: a start that finds an
 // older one, or none, accepts a shorter log.
 func keepCheckpoint(data string, signed []byte) {
-	name := filepath.Join(data, CheckpointFile)
+	name := filepath.Join(data, format.CheckpointFile)
 	_ = os.Remove(name + ".new") // it may be a pipe, which would hold up the writer
 	f, err := os.OpenFile(name+".new", os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -34,7 +35,7 @@ func keepCheckpoint(data string, signed []byte) {
 
 // begun returns an error if a directory without segments had a log.
 func begun(data string) error {
-	for _, name := range []string{KeyFile, PublicKeyFile, CheckpointFile, WitnessedFile} {
+	for _, name := range []string{format.KeyFile, format.PublicKeyFile, format.CheckpointFile, format.WitnessedFile} {
 		if _, err := os.Lstat(filepath.Join(data, name)); err == nil {
 			return fmt.Errorf("%w: %s is there, and no segment"+cutTry, ErrCut, name)
 		} else if !errors.Is(err, fs.ErrNotExist) {
@@ -54,8 +55,8 @@ func (r *Reader) goesOn() error {
 	if len(all) == 0 {
 		return begun(r.data)
 	}
-	for _, name := range []string{WitnessedFile, CheckpointFile} {
-		signed, err := plainfile.Read(filepath.Join(r.data, name), MaxCheckpointBytes)
+	for _, name := range []string{format.WitnessedFile, format.CheckpointFile} {
+		signed, err := plainfile.Read(filepath.Join(r.data, name), format.MaxCheckpointBytes)
 		if err != nil {
 			continue
 		}
@@ -89,7 +90,7 @@ func (r *Reader) goesOn() error {
 // its place goes: a file, or a directory with nothing but a lock.
 func moveOnce(from, to string) (err error) {
 	if _, moved := os.Lstat(to); moved == nil {
-		_ = os.Remove(filepath.Join(from, filepath.Base(LockFile)))
+		_ = os.Remove(filepath.Join(from, filepath.Base(format.LockFile)))
 		err = os.Remove(from)
 	} else {
 		err = os.Rename(from, to)
@@ -103,7 +104,7 @@ func moveOnce(from, to string) (err error) {
 // MoveAside moves all that there is of a log into another directory, which is then laid out as a data directory, and other
 // files before it. It calls first once no process can open the log.
 func MoveAside(data, to string, first func() error, others ...string) error {
-	lock, err := plainfile.OpenFile(filepath.Join(data, LockFile), os.O_CREATE|os.O_RDONLY, 0o600)
+	lock, err := plainfile.OpenFile(filepath.Join(data, format.LockFile), os.O_CREATE|os.O_RDONLY, 0o600)
 	switch {
 	case err == nil:
 		defer func() { _ = boltfile.Unlock(lock) }()
@@ -116,7 +117,7 @@ func MoveAside(data, to string, first func() error, others ...string) error {
 	if err == nil {
 		err = first()
 	}
-	for _, name := range append(others, LogDir, NextKeyFile, CheckpointFile, PublicKeyFile, KeyFile) {
+	for _, name := range append(others, format.LogDir, format.NextKeyFile, format.CheckpointFile, format.PublicKeyFile, format.KeyFile) {
 		if err == nil {
 			err = moveOnce(filepath.Join(data, name), filepath.Join(to, name))
 		}

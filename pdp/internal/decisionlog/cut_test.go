@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 )
 
 // TestNoLogBeginsInThePlaceOfAnother: where anything of a log is left and its segments do not reach as far as it says, no
@@ -28,7 +29,7 @@ func TestNoLogBeginsInThePlaceOfAnother(t *testing.T) {
 			}
 		}
 	}
-	const segment, key, public, checkpoint = "log/00000001.db", decisionlog.KeyFile, decisionlog.PublicKeyFile, decisionlog.CheckpointFile
+	const segment, key, public, checkpoint = "log/00000001.db", format.KeyFile, format.PublicKeyFile, format.CheckpointFile
 	for name, c := range map[string]struct {
 		do    []func(t *testing.T, data, older string)
 		opens bool
@@ -76,16 +77,16 @@ func put(t *testing.T, data, name string, content []byte) {
 // witnessed has the newest checkpoint as one that witnesses have cosigned.
 func witnessed(t *testing.T, data string) {
 	t.Helper()
-	signed, err := os.ReadFile(filepath.Join(data, decisionlog.CheckpointFile))
+	signed, err := os.ReadFile(filepath.Join(data, format.CheckpointFile))
 	must(t, err)
-	put(t, data, decisionlog.WitnessedFile, signed)
+	put(t, data, format.WitnessedFile, signed)
 }
 
 func appendTo(t *testing.T, data string) {
 	t.Helper()
 	log, err := decisionlog.Open(data, decisionlog.Options{})
 	if err == nil {
-		err = log.Append(t.Context(), []decisionlog.Entry{{Kind: decisionlog.KindDecision, Tenant: "t", Decision: &decisionlog.Decision{}}})
+		err = log.Append(t.Context(), []decisionlog.Entry{{Kind: format.KindDecision, Tenant: "t", Decision: &decisionlog.Decision{}}})
 		err = errors.Join(err, log.Close())
 	}
 	must(t, err)
@@ -95,13 +96,13 @@ func appendTo(t *testing.T, data string) {
 func TestNoByteOfACheckpointLocksOut(t *testing.T) {
 	t.Parallel()
 	data := stopped(t)
-	name := filepath.Join(data, decisionlog.CheckpointFile)
+	name := filepath.Join(data, format.CheckpointFile)
 	signed, err := os.ReadFile(name)
 	must(t, err)
 	for n := range signed {
 		altered := append([]byte{}, signed...)
 		altered[n] ^= 1
-		put(t, data, decisionlog.CheckpointFile, altered)
+		put(t, data, format.CheckpointFile, altered)
 		if err := decisionlog.CheckKey(data); err != nil {
 			t.Errorf("byte %d: %v", n, err)
 		}

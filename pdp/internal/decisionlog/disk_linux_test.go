@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/journal"
 	"policy-service/pdp/pdptest/memorydisk"
 )
@@ -77,7 +78,7 @@ func (d *disk) resumes(t *testing.T) {
 		case <-deadline.Done():
 			t.Fatalf("it does not resume: %+v", d.l.Status())
 		}
-		err := d.l.Append(t.Context(), []Entry{{Kind: KindAdmin, Event: "again"}}) // which waits in best effort, too
+		err := d.l.Append(t.Context(), []Entry{{Kind: format.KindAdmin, Event: "again"}}) // which waits in best effort, too
 		if err == nil {
 			return
 		}
@@ -102,10 +103,10 @@ func (d *disk) whole(t *testing.T, class string) {
 		}
 	}
 	all := bytes.Join(lines, []byte("\n"))
-	if !bytes.Contains(all, []byte(EventResumed)) || !bytes.Contains(all, []byte(`"error":"`+class+`"`)) {
+	if !bytes.Contains(all, []byte(format.EventResumed)) || !bytes.Contains(all, []byte(`"error":"`+class+`"`)) {
 		t.Errorf("it is not on record that writing failed (%s): %s", class, d.l.Status().Err)
 	}
-	if n := bytes.Count(all, []byte(EventResumed)); d.once && n != 1 {
+	if n := bytes.Count(all, []byte(format.EventResumed)); d.once && n != 1 {
 		t.Errorf("it resumed once, and it is on record %d times", n)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/evaluation"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/index"
 	"policy-service/pdp/internal/evidence"
 )
@@ -35,7 +36,7 @@ type Entry struct {
 	Now     time.Time
 	Request *Request
 	// Inherits, of an item of a batch, are the members of Request that stand in the batch's
-	// own record of [KindBatch]: subject, action, resource (their properties), context, and
+	// own record of [format.KindBatch]: subject, action, resource (their properties), context, and
 	// supported_obligations, which a context of the item's own lacks.
 	Inherits []string
 	Search   *Search   // of kind search
@@ -53,7 +54,7 @@ type Entry struct {
 // otherwise one approval, or one use of a capability, could be spent twice.
 func (e *Entry) waits() bool {
 	d := e.Decision
-	return !slices.Contains([]string{KindDecision, KindPossible, KindSearch, KindBatch}, e.Kind) ||
+	return !slices.Contains([]string{format.KindDecision, format.KindPossible, format.KindSearch, format.KindBatch}, e.Kind) ||
 		d != nil && (len(d.Discharged) > 0 || d.Capability != nil && (d.Capability.Used || d.Capability.Grants))
 }
 
@@ -61,17 +62,17 @@ func (e *Entry) waits() bool {
 // There is always room for decisions of people about approvals, and for work on the log.
 func (e *Entry) refusable() bool {
 	switch e.Kind {
-	case KindDecision, KindPossible, KindSearch, KindBatch, KindReceipt:
+	case format.KindDecision, format.KindPossible, format.KindSearch, format.KindBatch, format.KindReceipt:
 		return true
 	}
-	return e.Event == EventToolDrift
+	return e.Event == format.EventToolDrift
 }
 
 // Request is the masked question.
 type Request struct {
 	// Asked is the question itself. The searched entity is left out of the record, but for its type.
 	Asked *evaluation.Request `json:"-"`
-	// Shared are the parts of Asked that a record of [KindBatch] has, even if masking left nothing of one.
+	// Shared are the parts of Asked that a record of [format.KindBatch] has, even if masking left nothing of one.
 	Shared evaluation.Inherited `json:"-"`
 
 	// Where there is no Asked these are its parts. Each is a finished JSON value in the AuthZEN form; an
@@ -99,7 +100,7 @@ type Search struct {
 // Decision is the answer. The properties of its obligations are masked.
 type Decision struct {
 	Allow              bool
-	Possible           evaluation.Possibility // in the place of Allow, in a record of [KindPossible]
+	Possible           evaluation.Possibility // in the place of Allow, in a record of [format.KindPossible]
 	Approved           bool                   // the policies said so when they were asked with an approval
 	Reason, ReasonUser string
 	Determining        []string
@@ -156,10 +157,10 @@ type Receipt struct {
 
 // Entry is the receipt as it goes on record.
 func (r Receipt) Entry(tenant, caller string) Entry {
-	return Entry{Kind: KindReceipt, Tenant: tenant, Caller: caller, Details: details(r)}
+	return Entry{Kind: format.KindReceipt, Tenant: tenant, Caller: caller, Details: details(r)}
 }
 
-// Withdrawn are the details of a record of [EventWithdrawn], which names an approval or a capability.
+// Withdrawn are the details of a record of [format.EventWithdrawn], which names an approval or a capability.
 type Withdrawn struct {
 	Decision   string `json:"decision"`
 	Approval   string `json:"approval,omitzero"`
@@ -170,7 +171,7 @@ type Withdrawn struct {
 // Withdraw puts on record that a decision was never answered, once for each decision. The record counts toward the account of
 // a caller.
 func (l *Log) Withdraw(ctx context.Context, tenant, caller string, w Withdrawn) error {
-	e := Entry{ID: "withdrawn-" + w.Decision, Kind: KindAdmin, Tenant: tenant, Payer: caller, Event: EventWithdrawn}
+	e := Entry{ID: "withdrawn-" + w.Decision, Kind: format.KindAdmin, Tenant: tenant, Payer: caller, Event: format.EventWithdrawn}
 	if known, err := l.Has(e.ID); known || err != nil {
 		return err
 	}
@@ -200,14 +201,14 @@ func prepare(e *Entry, id string, kinds []string) (p prepared, err error) {
 	if !slices.Contains(kinds, e.Kind) {
 		return p, fmt.Errorf("there is no kind of record %q", e.Kind)
 	}
-	if e.Kind == KindDecision && e.Decision == nil || e.Kind == KindPossible && e.Decision == nil && e.Questions == nil || e.Kind == KindSearch && e.Search == nil {
+	if e.Kind == format.KindDecision && e.Decision == nil || e.Kind == format.KindPossible && e.Decision == nil && e.Questions == nil || e.Kind == format.KindSearch && e.Search == nil {
 		return p, fmt.Errorf("a record of kind %s without one", e.Kind)
 	}
 	p = prepared{id: id, room: headRoom + len(`\u0000`)*len(id)}
 	b := body{out: make([]byte, p.room, p.room+usualBody)}
 	b.entry(e)
 	end := len(b.out)
-	if end-p.room+len(id) > MaxLine-256 { // the writer adds less
+	if end-p.room+len(id) > format.MaxLine-256 { // the writer adds less
 		b.err = errors.Join(b.err, ErrTooLarge)
 	}
 	if b.err != nil {
@@ -259,7 +260,7 @@ func appendSalt(b []byte) []byte {
 }
 
 // appendTime appends a moment in TimeLayout.
-func appendTime(b []byte, at time.Time) []byte { return at.UTC().AppendFormat(b, TimeLayout) }
+func appendTime(b []byte, at time.Time) []byte { return at.UTC().AppendFormat(b, format.TimeLayout) }
 
 // body appends members and keeps the first error.
 type body struct {
@@ -334,7 +335,7 @@ func (b *body) request(e *Entry) {
 		b.value("action", q.Action)
 		b.value("resource", q.Resource)
 		b.value("context", q.Context)
-	case e.Kind == KindBatch:
+	case e.Kind == format.KindBatch:
 		b.shared(q.Asked, q.Shared, Same{})
 	case e.Questions != nil:
 		b.shared(q.Asked, q.Shared, e.Questions.Same)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"policy-service/pdp/internal/decisionlog/format"
 	"strings"
 	"testing"
 )
@@ -18,7 +19,7 @@ func TestExportFiltered(t *testing.T) {
 		k.append(fmt.Sprintf("r-%d", i))
 	}
 	k.ok(k.log.Redact(t.Context(), "", "r-17", "on request"))
-	k.gone[18] = WhyRedacted // after log_created
+	k.gone[18] = format.WhyRedacted // after log_created
 	got, done := k.export(ExportOptions{Filter: Filter{Tenant: "acme"}, Proofs: true})
 	// 19 decisions, and the redaction of the twentieth, which is the tenant's too.
 	if len(got) != 20 || done.Records != 20 || done.Redacted != 1 || done.Skipped+21 != done.Size {
@@ -113,7 +114,7 @@ func TestDataDirectory(t *testing.T) {
 		t.Errorf("%d lines:\n%s", n, &proof)
 	}
 	var seen []int64
-	cursor, err := Tail(t.Context(), k.data, TailOptions{After: -1, Filter: Filter{Kind: KindDecision}}, func(n int64, _ []byte) error {
+	cursor, err := Tail(t.Context(), k.data, TailOptions{After: -1, Filter: Filter{Kind: format.KindDecision}}, func(n int64, _ []byte) error {
 		seen = append(seen, n)
 		return nil
 	})

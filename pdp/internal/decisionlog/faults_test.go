@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/journal"
 )
 
@@ -132,7 +133,7 @@ var allFaults = []fault{
 		k.look()
 		sequence := sequenceOf(k, k.log, "other")
 		k.ok(k.log.Redact(k.Context(), "", "other", "on request"))
-		k.gone[int64(sequence)] = WhyRedacted
+		k.gone[int64(sequence)] = format.WhyRedacted
 	})},
 	{"half of the new files is left", removes("redact"), stops(func(k *kept, done int) {
 		if done == 1 {
@@ -242,7 +243,7 @@ func (k *kept) life() []step {
 			e := entry(fmt.Sprint(i))
 			e.Request.Context = []byte(`"` + strings.Repeat("x", 1+i%4*9_000) + `"`)
 			if i == 13 { // which is not for the journal
-				e = Entry{ID: e.ID, Kind: KindAdmin, Event: "data_read"}
+				e = Entry{ID: e.ID, Kind: format.KindAdmin, Event: "data_read"}
 			}
 			err := k.ask(e)
 			if i == 16 && err == nil {
@@ -286,7 +287,7 @@ func asKilled(t testing.TB, data string) (dir string) {
 	if err := os.CopyFS(dir, os.DirFS(data)); err != nil {
 		t.Error(err) // a step may be another goroutine's
 	}
-	for _, name := range []string{KeyFile, NextKeyFile} {
+	for _, name := range []string{format.KeyFile, format.NextKeyFile} {
 		if err := os.Chmod(filepath.Join(dir, name), 0o600); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			t.Error(err)
 		}
@@ -385,7 +386,7 @@ func killedAtEachStep(t *testing.T, o operation) {
 	k.onRecord(lines, k.answered, o.removes...)
 	begun := o.name != "create"
 	for n, one := range all {
-		if _, err := os.Lstat(filepath.Join(one.data, KeyFile)); (err == nil) != begun { // else the log would be one that was cut
+		if _, err := os.Lstat(filepath.Join(one.data, format.KeyFile)); (err == nil) != begun { // else the log would be one that was cut
 			t.Errorf("copy %d, at %q: the key and its name: %v", n, one.at, err)
 		}
 		begun = begun || one.at == StepCommitted
@@ -429,11 +430,11 @@ func (k *kept) judge(o operation, one left) {
 	}
 	lines, events := verifyRemoved(k, one.data), map[string]int{}
 	for _, line := range lines {
-		for _, event := range []string{EventCrash, EventRedacted, EventRetired} {
+		for _, event := range []string{format.EventCrash, format.EventRedacted, format.EventRetired} {
 			events[event] += bytes.Count(line, []byte(`"event":"`+event+`"`))
 		}
 	}
-	if got := events[EventCrash]; got < o.crashes[0] || got > o.crashes[1] {
+	if got := events[format.EventCrash]; got < o.crashes[0] || got > o.crashes[1] {
 		k.Errorf("%d starts after a crash are on record", got)
 	}
 	if was := 13; o.name == "replay" && len(lines) >= was { // records before, and no time is before another
@@ -442,7 +443,7 @@ func (k *kept) judge(o operation, one left) {
 				k.Errorf("it does not say that the clock is behind: %s", line)
 			}
 		}
-		if len(lines) != was+events[EventCrash]+2 {
+		if len(lines) != was+events[format.EventCrash]+2 {
 			k.Errorf("%d records", len(lines))
 		}
 	}
@@ -453,7 +454,7 @@ func (k *kept) judge(o operation, one left) {
 		return
 	}
 	gone := o.removes
-	if events[EventRedacted]+events[EventRetired] == 0 {
+	if events[format.EventRedacted]+events[format.EventRetired] == 0 {
 		gone = nil
 	}
 	if is := gone != nil; is != (one.done >= 2) && (one.at == "" || one.done != 1) {

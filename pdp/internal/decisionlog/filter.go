@@ -10,6 +10,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"policy-service/evaluation"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/index"
 )
 
@@ -22,7 +23,7 @@ type Filter struct {
 	// From is the first moment that counts, To the first that no longer does.
 	From time.Time `json:"from,omitzero"`
 	To   time.Time `json:"to,omitzero"`
-	// Tenant is the record's, Kind one of [KindDecision], [KindPossible], [KindSearch], [KindAdmin], ….
+	// Tenant is the record's, Kind one of [format.KindDecision], [format.KindPossible], [format.KindSearch], [format.KindAdmin], ….
 	Tenant string `json:"tenant,omitzero"`
 	Kind   string `json:"kind,omitzero"`
 	// Decision is an answer, such as [Allow]; see [Recorded.Answer].
@@ -212,7 +213,7 @@ func (e *Entry) terms(into index.Terms) index.Terms {
 // names are the ids and names that the record will have.
 func (e *Entry) names() (n RecordedNames) {
 	q := e.Request.Asked
-	if q == nil || e.Kind == KindBatch {
+	if q == nil || e.Kind == format.KindBatch {
 		return n
 	}
 	searched := e.searched()
@@ -242,7 +243,7 @@ func (r *Recorded) terms(into index.Terms) index.Terms {
 	add(index.TermSubject, r.Names.Subject.ID)
 	add(index.TermResource, r.Names.Resource.ID)
 	add(index.TermAction, r.Names.Action.Name)
-	if r.Kind == KindReceipt {
+	if r.Kind == format.KindReceipt {
 		add(index.TermOf, r.Receipt().Decision)
 	}
 	for _, id := range r.Approvals() {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"policy-service/obligations"
+	"policy-service/pdp/internal/decisionlog/format"
 )
 
 const oneLine = `{"sequence":7,"id":"0190","kind":"decision","time":"2026-11-20T11:00:00.5Z","tenant":"default","decision":true,` +
@@ -44,8 +45,8 @@ func TestFilter(t *testing.T) {
 // A decision is one of three: an allow with which the caller may not go ahead yet is no allow.
 func TestAnswers(t *testing.T) {
 	t.Parallel()
-	if ApprovalRequired != obligations.ApprovalRequired {
-		t.Errorf("%s is not the type that asks for approval", ApprovalRequired)
+	if format.ApprovalRequired != obligations.ApprovalRequired {
+		t.Errorf("%s is not the type that asks for approval", format.ApprovalRequired)
 	}
 	const head = `{"sequence":7,"id":"0190","kind":"decision","time":"2026-11-20T11:00:00.5Z","decision":`
 	for rest, want := range map[string]string{

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/journal"
 	"policy-service/pdp/internal/plainfile"
 )
@@ -220,7 +221,7 @@ func TestFramesLeaveTimeForOthers(t *testing.T) {
 	}})
 	answered := make(chan error, 2)
 	say := func(id string) {
-		go func() { answered <- l.Append(t.Context(), []Entry{{ID: id, Kind: KindAdmin, Event: "said"}}) }()
+		go func() { answered <- l.Append(t.Context(), []Entry{{ID: id, Kind: format.KindAdmin, Event: "said"}}) }()
 	}
 	busy.Store(true)
 	say("first")

@@ -8,6 +8,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"go.etcd.io/bbolt"
 
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/journal"
 )
 
@@ -24,20 +25,20 @@ type UnsignedTail struct {
 	Cause string `json:"cause"` // missing or wrong
 }
 
-// UnsignedTails are those that a record names: an [EventUnsigned] one, an [EventSegment] all of before, so that they
+// UnsignedTails are those that a record names: an [format.EventUnsigned] one, an [format.EventSegment] all of before, so that they
 // outlive their records.
 func (r *Recorded) UnsignedTails() []UnsignedTail {
 	var details struct {
 		UnsignedTail
 		All []UnsignedTail `json:"unsigned_tails"`
 	}
-	if r.Kind != KindAdmin || json.Unmarshal(r.Details, &details) != nil {
+	if r.Kind != format.KindAdmin || json.Unmarshal(r.Details, &details) != nil {
 		return nil
 	}
 	switch r.Event {
-	case EventUnsigned:
+	case format.EventUnsigned:
 		return []UnsignedTail{details.UnsignedTail}
-	case EventSegment:
+	case format.EventSegment:
 		return details.All
 	}
 	return nil
@@ -48,9 +49,9 @@ const maxTails = 100
 
 // readTails reads the tails that a segment names, and those before it.
 func readTails(tx *bbolt.Tx) (all []UnsignedTail) {
-	c := tx.Bucket([]byte(BucketRecords)).Cursor()
+	c := tx.Bucket([]byte(format.BucketRecords)).Cursor()
 	for k, line := c.First(); k != nil; k, line = c.Next() {
-		if !bytes.Contains(line, []byte(`"`+EventUnsigned)) {
+		if !bytes.Contains(line, []byte(`"`+format.EventUnsigned)) {
 			continue
 		}
 		if r, err := Parse(line); err == nil {
@@ -63,7 +64,7 @@ func readTails(tx *bbolt.Tx) (all []UnsignedTail) {
 // headOf is the MAC of a segment, as format.go specifies it.
 func (k *key) headOf(segment uint64, e edge, meta *bbolt.Bucket) ([]byte, error) {
 	root, err := e.root()
-	version, journal := meta.Get([]byte(MetaFormat)), meta.Get([]byte(MetaJournal))
+	version, journal := meta.Get([]byte(format.MetaFormat)), meta.Get([]byte(format.MetaJournal))
 	m := hmac.New(sha256.New, k.head[:])
 	for _, part := range [][]byte{number(segment), number(e.size), root[:], number(uint64(len(version))), version, number(uint64(len(journal))), journal} {
 		_, _ = m.Write(part)
@@ -73,21 +74,21 @@ func (k *key) headOf(segment uint64, e edge, meta *bbolt.Bucket) ([]byte, error)
 		last = 1
 	}
 	_, _ = m.Write([]byte{last})
-	_, _ = m.Write(meta.Get([]byte(MetaKeys)))
+	_, _ = m.Write(meta.Get([]byte(format.MetaKeys)))
 	return m.Sum(nil), err
 }
 
 // isClean reports whether a log of so many records was closed in good order.
 func isClean(meta *bbolt.Bucket, size uint64) bool {
-	clean, _ := readNumber(meta.Get([]byte(MetaClean)))
-	return clean == size && meta.Get([]byte(MetaJournal)) == nil
+	clean, _ := readNumber(meta.Get([]byte(format.MetaClean)))
+	return clean == size && meta.Get([]byte(format.MetaJournal)) == nil
 }
 
 // putHead puts the head of a segment at the end of a transaction. In doubt it has none: nothing may vouch for what is
 // there before it is named.
 func (w *writer) putHead(meta *bbolt.Bucket, s *segment, next *tail, o order) error {
 	if next.doubt != "" {
-		return meta.Delete([]byte(MetaHead))
+		return meta.Delete([]byte(format.MetaHead))
 	}
 	by := &w.key
 	if o.nextKey != nil {
@@ -97,7 +98,7 @@ func (w *writer) putHead(meta *bbolt.Bucket, s *segment, next *tail, o order) er
 	if err != nil {
 		return err
 	}
-	return meta.Put([]byte(MetaHead), head)
+	return meta.Put([]byte(format.MetaHead), head)
 }
 
 // doubt compares the head of a segment with the one that the key makes. It returns the cause if the head is not the writer's.
@@ -106,7 +107,7 @@ func (k *key) doubt(segment uint64, e edge, meta *bbolt.Bucket) (cause string, e
 	if err != nil {
 		return "", err
 	}
-	switch has := meta.Get([]byte(MetaHead)); {
+	switch has := meta.Get([]byte(format.MetaHead)); {
 	case hmac.Equal(has, want):
 		return "", nil
 	case has != nil:
@@ -125,7 +126,7 @@ func (w *writer) settle() []*call {
 	}
 	found := UnsignedTail{from, to - 1, cause}
 	w.tails = append(w.tails, found)
-	return []*call{w.own("", EventUnsigned, found)}
+	return []*call{w.own("", format.EventUnsigned, found)}
 }
 
 // unsignedFrom is the first record that no checkpoint covers. What is in front of a segment is signed.
@@ -145,5 +146,5 @@ func (w *writer) crashed(size uint64, replayed int) *call {
 	if signed := min(size, w.unsignedFrom()); signed > 0 {
 		about["signed"] = signed
 	}
-	return w.own("", EventCrash, about)
+	return w.own("", format.EventCrash, about)
 }

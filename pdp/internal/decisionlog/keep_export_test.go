@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"policy-service/pdp/internal/decisionlog/format"
 	"time"
 
 	"golang.org/x/mod/sumdb/tlog"
@@ -98,7 +99,7 @@ func (k *kept) read(all []byte) (records [][]byte) {
 		}
 		k.ok(json.Unmarshal(line, &leaves))
 		for i := range leaves.Hashes {
-			if why := k.gone[leaves.First+int64(i)]; leaves.Export == ExportLeaves && leaves.Why != WhyFiltered && leaves.Why != why {
+			if why := k.gone[leaves.First+int64(i)]; leaves.Export == ExportLeaves && leaves.Why != format.WhyFiltered && leaves.Why != why {
 				k.Errorf("record %d is %q, want %q", leaves.First+int64(i), leaves.Why, why)
 			}
 		}

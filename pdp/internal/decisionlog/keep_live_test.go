@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"policy-service/pdp/internal/decisionlog/format"
 	"sync"
 	"testing"
 	"time"
@@ -49,7 +50,7 @@ func TestRemovalFromWhatIsStillOpen(t *testing.T) {
 		return k.log.writer.seal(next)
 	}))
 	k.ok(k.log.Redact(t.Context(), "", "a-2", "on request"))
-	k.gone[2] = WhyRedacted // after log_created
+	k.gone[2] = format.WhyRedacted // after log_created
 	k.check()
 }
 
@@ -83,11 +84,11 @@ func TestRemovalsKeepNobodyWaiting(t *testing.T) {
 	for record, err := range k.log.Records(t.Context(), 0, k.log.Size()) {
 		k.ok(err)
 		if record.Line == nil {
-			k.gone[int64(record.Sequence)] = WhyRetired
+			k.gone[int64(record.Sequence)] = format.WhyRetired
 		}
 	}
 	k.check()
-	if k.gone[0] != WhyRetired || k.holds("content-of-b-2") != nil {
+	if k.gone[0] != format.WhyRetired || k.holds("content-of-b-2") != nil {
 		t.Error("it was not retired")
 	}
 }

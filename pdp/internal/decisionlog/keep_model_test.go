@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/pdptest/night"
 )
 
@@ -91,14 +92,14 @@ func (k *kept) redactAny(r *rand.Rand) {
 	}
 	s := k.seen(record.Line)
 	err = k.log.Redact(k.Context(), "", s.ID, "on request")
-	if s.Kind == KindAdmin {
+	if s.Kind == format.KindAdmin {
 		if !errors.Is(err, ErrNotRedactable) {
 			k.Fatal(err)
 		}
 		return
 	}
 	k.ok(err)
-	k.gone[int64(sequence)] = WhyRedacted
+	k.gone[int64(sequence)] = format.WhyRedacted
 	for secret, files := range k.holding("content-of-"+s.ID+`"`, "subject-of-"+s.ID+`"`, s.Salt, string(k.lines[sequence])) {
 		k.Fatalf("%q is still in %v", secret, files)
 	}
@@ -113,7 +114,7 @@ func (k *kept) retire(bytes int64) {
 	k.ok(err)
 	for _, file := range done.Segments {
 		for i := range file.Records {
-			k.gone[int64(file.First+i)] = WhyRetired
+			k.gone[int64(file.First+i)] = format.WhyRetired
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"policy-service/pdp/internal/decisionlog/format"
 	"slices"
 	"strings"
 	"sync"
@@ -159,7 +160,7 @@ func entryOf(id string, allow bool) Entry {
 	if strings.HasSuffix(id, "7") {
 		tenant = "acme"
 	}
-	return Entry{ID: id, Kind: KindDecision, Tenant: tenant, Caller: "key:pep",
+	return Entry{ID: id, Kind: format.KindDecision, Tenant: tenant, Caller: "key:pep",
 		Request: &Request{
 			Subject:  jsontext.Value(fmt.Sprintf(`{"type":"user","id":"subject-of-%s"}`, id)),
 			Action:   jsontext.Value(`{"name":"read"}`),
@@ -183,7 +184,7 @@ func (k *kept) check() {
 	for i, line := range k.lines {
 		for _, file := range newFiles(line) {
 			known := files[file.Segment]
-			if !strings.HasPrefix(file.Replaces, DigestPrefix) || len(known) > 0 && !slices.Contains(known, file.Replaces) {
+			if !strings.HasPrefix(file.Replaces, format.DigestPrefix) || len(known) > 0 && !slices.Contains(known, file.Replaces) {
 				k.Errorf("record %d replaces the file %s of segment %d, and %s are on record", i, file.Replaces, file.Segment, known)
 			}
 			files[file.Segment] = append(known, file.Replaces, file.Digest)
@@ -265,7 +266,7 @@ func (k *kept) redaction(ids ...string) *removal {
 		one, err := k.log.redactable(k.Context(), id)
 		k.ok(err)
 		all = append(all, one)
-		k.going[int64(one.sequence)] = WhyRedacted
+		k.going[int64(one.sequence)] = format.WhyRedacted
 	}
 	k.look()
 	return k.log.redaction("", "on request", all)
@@ -280,7 +281,7 @@ func (k *kept) retirement(many int) *removal {
 		k.Fatalf("%d segments, %q", len(segments), reason)
 	}
 	for i := range segments[many-1].First + segments[many-1].Records {
-		k.going[int64(i)] = WhyRetired
+		k.going[int64(i)] = format.WhyRetired
 	}
 	k.look()
 	return k.log.retirement(segments, reason)
@@ -288,7 +289,7 @@ func (k *kept) retirement(many int) *removal {
 
 // left are files of removals that nobody finished.
 func (k *kept) left() []string {
-	left, err := filepath.Glob(filepath.Join(k.data, LogDir, "*"+nextSuffix))
+	left, err := filepath.Glob(filepath.Join(k.data, format.LogDir, "*"+nextSuffix))
 	k.ok(err)
 	return left
 }

@@ -18,6 +18,7 @@ import (
 
 	"golang.org/x/mod/sumdb/note"
 
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/journal"
 	"policy-service/pdp/internal/plainfile"
 )
@@ -93,7 +94,7 @@ func readKey(name string) (key, error) {
 // openKey reads the key in force, which the log says, and gives it its name and its public half their places.
 func openKey(data, inForce string) (key, error) {
 	k, isNext, err := keyInForce(data, inForce)
-	name, next := filepath.Join(data, KeyFile), filepath.Join(data, NextKeyFile)
+	name, next := filepath.Join(data, format.KeyFile), filepath.Join(data, format.NextKeyFile)
 	switch {
 	case err != nil:
 		return key{}, err
@@ -108,12 +109,12 @@ func openKey(data, inForce string) (key, error) {
 // keyInForce reads the key in force. isNext says that it is still in the file of the next key, because a
 // crash came between the record of a new key and the renaming of its file.
 func keyInForce(data, inForce string) (k key, isNext bool, err error) {
-	name := filepath.Join(data, KeyFile)
+	name := filepath.Join(data, format.KeyFile)
 	k, err = readKey(name)
 	if err == nil && (k.public == inForce || inForce == "") {
 		return k, false, nil
 	}
-	if next, nextErr := readKey(filepath.Join(data, NextKeyFile)); nextErr == nil && next.public == inForce {
+	if next, nextErr := readKey(filepath.Join(data, format.NextKeyFile)); nextErr == nil && next.public == inForce {
 		return next, true, nil
 	}
 	if err != nil {
@@ -132,13 +133,13 @@ func publish(data, public string) error {
 		return nil
 	}
 	content := strings.Join(append(keys, public), "\n") + "\n"
-	return plainfile.Replace(filepath.Join(data, PublicKeyFile), []byte(content))
+	return plainfile.Replace(filepath.Join(data, format.PublicKeyFile), []byte(content))
 }
 
 // VerifierKeys are the public keys of all times, oldest first. They are what
 // stands beside the log. To verify it, bring a key from elsewhere.
 func VerifierKeys(data string) ([]string, error) {
-	content, err := plainfile.Read(filepath.Join(data, PublicKeyFile), maxKeyFile)
+	content, err := plainfile.Read(filepath.Join(data, format.PublicKeyFile), maxKeyFile)
 	return strings.Fields(string(content)), err
 }
 
@@ -208,17 +209,17 @@ func (w *writer) rotateKey(caller string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	name := filepath.Join(w.reader.data, NextKeyFile)
+	name := filepath.Join(w.reader.data, format.NextKeyFile)
 	if err := plainfile.Replace(name, []byte(next.private+"\n")); err != nil {
 		return "", err
 	}
-	record := w.own(caller, EventKeyRotated, map[string]any{"old": w.key.public, "new": next.public})
+	record := w.own(caller, format.EventKeyRotated, map[string]any{"old": w.key.public, "new": next.public})
 	if err := w.transact(order{calls: []*call{record}, checkpoint: true, nextKey: &next}); err != nil {
 		return "", w.fail(err)
 	}
 	w.key, w.active.key = next, next.public
 	w.frames.rekey(next.frames)
-	err = errors.Join(rename(name, filepath.Join(w.reader.data, KeyFile)), publish(w.reader.data, next.public))
+	err = errors.Join(rename(name, filepath.Join(w.reader.data, format.KeyFile)), publish(w.reader.data, next.public))
 	if err != nil {
 		return "", fmt.Errorf("the new key is in force, but not yet in its file; it is put there at the next start: %w", err)
 	}

@@ -3,6 +3,7 @@ package decisionlog
 import (
 	"os"
 	"path/filepath"
+	"policy-service/pdp/internal/decisionlog/format"
 	"strings"
 	"testing"
 )
@@ -26,11 +27,11 @@ func TestCheckKey(t *testing.T) {
 		{"absent", func(_, key string) error { return os.Remove(key) }, "restore it from a backup"},
 		{"garbage", func(_, key string) error { return os.WriteFile(key, []byte("PRIVATE+KEY+x\n"), 0o600) }, "is no private key of a log"},
 		{"of another log", func(_, key string) error {
-			return os.WriteFile(key, []byte(read(filepath.Join(other, KeyFile))), 0o600)
+			return os.WriteFile(key, []byte(read(filepath.Join(other, format.KeyFile))), 0o600)
 		}, "another key than the log was signed with"},
 		{"open to all", func(_, key string) error { return os.Chmod(key, 0o604) }, "open to every user"},
 		{"half rotated", func(data, key string) error {
-			return os.Rename(key, filepath.Join(data, NextKeyFile))
+			return os.Rename(key, filepath.Join(data, format.NextKeyFile))
 		}, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -39,7 +40,7 @@ func TestCheckKey(t *testing.T) {
 				t.Errorf("before there is a log: %v", err)
 			}
 			must(t, mustOpen(t, data, Options{}).Close())
-			must(t, c.spoil(data, filepath.Join(data, KeyFile)))
+			must(t, c.spoil(data, filepath.Join(data, format.KeyFile)))
 			checked := CheckKey(data)
 			l, opened := Open(data, Options{})
 			if opened == nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/evaluation"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/evidence"
 	"policy-service/pdp/pdptest/night"
 )
@@ -129,11 +130,11 @@ func someValue(r *rand.Rand, depth int) any {
 // someEntry draws an entry of any kind with any members, and with such texts.
 func someEntry(r *rand.Rand, text func(*rand.Rand) string) (e Entry) {
 	filled(r, reflect.ValueOf(&e).Elem(), text)
-	e.Kind, e.Questions = []string{KindDecision, KindSearch, KindBatch, KindAdmin, KindReceipt, KindPossible}[r.IntN(6)], nil
-	if (e.Kind == KindDecision || e.Kind == KindPossible) && e.Decision == nil {
+	e.Kind, e.Questions = []string{format.KindDecision, format.KindSearch, format.KindBatch, format.KindAdmin, format.KindReceipt, format.KindPossible}[r.IntN(6)], nil
+	if (e.Kind == format.KindDecision || e.Kind == format.KindPossible) && e.Decision == nil {
 		e.Decision = &Decision{}
 	}
-	if e.Kind == KindSearch && e.Search == nil {
+	if e.Kind == format.KindSearch && e.Search == nil {
 		e.Search = &Search{}
 	}
 	if e.Search != nil && e.Decision != nil {
@@ -147,7 +148,7 @@ func someEntry(r *rand.Rand, text func(*rand.Rand) string) (e Entry) {
 
 // asking makes of an entry one of questions about what is possible.
 func asking(r *rand.Rand, e *Entry, text func(*rand.Rand) string) {
-	e.Kind, e.Search, e.Decision, e.Questions = KindPossible, nil, nil, &Questions{Bundle: text(r)}
+	e.Kind, e.Search, e.Decision, e.Questions = format.KindPossible, nil, nil, &Questions{Bundle: text(r)}
 	e.Request = &Request{Asked: &evaluation.Request{}}
 	filled(r, reflect.ValueOf(&e.Questions.Same).Elem(), text)
 	for n := range r.IntN(5) {

@@ -6,8 +6,8 @@
 // root is signed now and then: a checkpoint. Lines, tree and checkpoints stand
 // together in bbolt files, the segments, of which only the last is written to.
 //
-// Start with this file, which specifies the files. writer.go and commit.go write them, and
-// tail.go opens them again. rotate.go seals segments. removal.go takes content out of them. [Reader] and [Recorded] read them, and all else
+// Package format specifies the files. writer.go and commit.go write them, and tail.go opens them again. rotate.go seals
+// segments. removal.go takes content out of them. [Reader] and [Recorded] read them, and all else
 // reads through these two: exports, reports and the index have rooms of their own.
 //
 // The package refuses to judge what it keeps: it masks nothing, and never serialises a line a
@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"policy-service/pdp/internal/boltfile"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/index"
 	"policy-service/pdp/internal/plainfile"
 )
@@ -90,7 +91,7 @@ func open(data string, options Options, replay func(*writer) (int, error)) (*Log
 }
 
 func (l *Log) open(replay func(*writer) (int, error)) (err error) {
-	if err := os.MkdirAll(filepath.Join(l.data, LogDir), 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Join(l.data, format.LogDir), 0o700); err != nil {
 		return err
 	}
 	if err := l.takeLock(); err != nil {
@@ -130,7 +131,7 @@ func (l *Log) open(replay func(*writer) (int, error)) (err error) {
 // would let a second writer in while the first one rotates.
 func (l *Log) takeLock() (err error) {
 	// One open for writing keeps a file system from being remounted.
-	if l.lock, err = plainfile.OpenFile(filepath.Join(l.data, LockFile), os.O_CREATE|os.O_RDONLY, 0o600); err != nil {
+	if l.lock, err = plainfile.OpenFile(filepath.Join(l.data, format.LockFile), os.O_CREATE|os.O_RDONLY, 0o600); err != nil {
 		return err
 	}
 	if err = boltfile.Lock(l.lock, true, l.writer.options.LockTimeout); errors.Is(err, boltfile.ErrLocked) {
@@ -175,7 +176,7 @@ func (l *Log) Append(ctx context.Context, entries []Entry) error {
 		c.size += int64(len(p.body) + len(p.id))
 		wait, refusable, framed = wait || e.waits(), refusable && e.refusable(), framed && e.Event == ""
 	}
-	if c.size > MaxAppend {
+	if c.size > format.MaxAppend {
 		return fmt.Errorf("%d records of together %d bytes: %w", len(entries), c.size, ErrTooLarge)
 	}
 	var err error

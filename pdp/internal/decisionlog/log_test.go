@@ -22,6 +22,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"policy-service/evaluation"
+	"policy-service/pdp/internal/decisionlog/format"
 )
 
 // must ends a test with an error.
@@ -64,7 +65,7 @@ func sequenceOf(t testing.TB, l *Log, id string) uint64 {
 
 func entry(id string) Entry {
 	return Entry{
-		ID: id, Kind: KindDecision, Tenant: "default", Caller: "key:gateway", RequestID: "r-" + id,
+		ID: id, Kind: format.KindDecision, Tenant: "default", Caller: "key:gateway", RequestID: "r-" + id,
 		Now: time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC),
 		Request: &Request{
 			Subject:  jsontext.Value(`{"type":"user","id":"alice"}`),
@@ -105,7 +106,7 @@ func verifyRemoved(t testing.TB, data string) (lines [][]byte) {
 	last := ""
 	for record, err := range r.Records(t.Context(), 0, r.Size()) {
 		must(t, err)
-		if bytes.Contains(record.Line, []byte(EventUnsigned)) {
+		if bytes.Contains(record.Line, []byte(format.EventUnsigned)) {
 			t.Errorf("nobody but the writer wrote, and it says otherwise: %s", record.Line)
 		}
 		var line struct {
@@ -160,7 +161,7 @@ func TestLine(t *testing.T) {
 	e.Decision.LeftOut = []evaluation.LeftOut{{ID: "o", Reason: evaluation.ObligationUnfilled}}
 	e.Decision.Discharged = []evaluation.Met{{ID: "a", Type: "approval_required", Approval: "x"}}
 	e.RequestID = "bad \xff utf"
-	first := mustAppend(t, l, e, Entry{ID: "two", Kind: KindSearch, Tenant: "t", Search: &Search{Query: evaluation.ActionSearch, Found: []string{"a"}, Examined: 3}})
+	first := mustAppend(t, l, e, Entry{ID: "two", Kind: format.KindSearch, Tenant: "t", Search: &Search{Query: evaluation.ActionSearch, Found: []string{"a"}, Examined: 3}})
 	want := []string{
 		`{"sequence":2,"id":"one","time":"2026-01-02T03:04:05.000000007Z","now":"2026-01-02T03:04:05.000000006Z","tenant":"default","kind":"decision","caller":"key:gateway","request_id":"bad ` + "\uFFFD" + ` utf",` +
 			`"request":{"subject":{"type":"user","id":"alice"},"action":{"name":"tool.invoke"},"resource":{"type":"tool","id":"tickets:create_ticket","properties":{"impact":"write"}},"context":{"purpose":"two\nlines","n":1.0}},` +
@@ -180,7 +181,7 @@ func TestLine(t *testing.T) {
 	if r, err := l.ByID("two"); err != nil || r.Sequence != first+1 {
 		t.Errorf("by id: %d, %v", r.Sequence, err)
 	}
-	for _, bad := range []Entry{{Kind: "other"}, {Kind: KindDecision}, {Kind: KindAdmin, Details: jsontext.Value("{")}, {Kind: KindAdmin, Event: strings.Repeat("x", MaxLine)}} {
+	for _, bad := range []Entry{{Kind: "other"}, {Kind: format.KindDecision}, {Kind: format.KindAdmin, Details: jsontext.Value("{")}, {Kind: format.KindAdmin, Event: strings.Repeat("x", format.MaxLine)}} {
 		if err := l.Append(t.Context(), []Entry{bad}); err == nil {
 			t.Errorf("%.40v was recorded", bad)
 		}
@@ -281,14 +282,14 @@ func TestRotateKey(t *testing.T) {
 	mustAppend(t, l, entry("a"))
 	must(t, l.Close())
 	// As after a crash before the new key took the old one's place.
-	must(t, os.Rename(filepath.Join(data, KeyFile), filepath.Join(data, NextKeyFile)))
+	must(t, os.Rename(filepath.Join(data, format.KeyFile), filepath.Join(data, format.NextKeyFile)))
 	l = mustOpen(t, data, Options{})
 	if l.writer.key.public != public {
 		t.Errorf("the key is %s", l.writer.key.public)
 	}
 	must(t, l.Close())
 	verify(t, data)
-	if info, err := os.Stat(filepath.Join(data, KeyFile)); err != nil || info.Mode().Perm() != 0o600 {
+	if info, err := os.Stat(filepath.Join(data, format.KeyFile)); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%v, %v", info.Mode(), err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/journal"
 )
 
@@ -144,7 +145,7 @@ var (
 // withDefaults fills in what is not set.
 func (o Options) withDefaults() Options {
 	o.Mode = cmp.Or(o.Mode, Strict)
-	o.Kinds = append([]string{KindDecision, KindPossible, KindSearch, KindBatch, KindAdmin, KindReceipt}, o.Kinds...)
+	o.Kinds = append([]string{format.KindDecision, format.KindPossible, format.KindSearch, format.KindBatch, format.KindAdmin, format.KindReceipt}, o.Kinds...)
 	orElse(&o.Now, time.Now)
 	orElse(&o.NewID, func() string { return uuid.Must(uuid.NewV7()).String() })
 	o.SegmentBytes = cmp.Or(o.SegmentBytes, 64<<20)

@@ -13,6 +13,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/evaluation"
+	"policy-service/pdp/internal/decisionlog/format"
 )
 
 // Questions are those of a batch that asked what is possible. They are one record.
@@ -50,7 +51,7 @@ func (b *body) questions(e *Entry) {
 	b.request(e)
 	b.asRequested(e.Request)
 	rest, hash := Rest{}, sha256.New()
-	full := len(b.out)-start > MaxPossible
+	full := len(b.out)-start > format.MaxPossible
 	if full {
 		hash.Write(b.out[start:])
 		b.out = b.out[:start]
@@ -62,7 +63,7 @@ func (b *body) questions(e *Entry) {
 	for n := range all.All {
 		before, q := len(b.out), &all.All[n]
 		b.question(q, e)
-		if full = full || len(b.out)-start > MaxPossible; !full {
+		if full = full || len(b.out)-start > format.MaxPossible; !full {
 			b.out = append(b.out, ',')
 			continue
 		}
@@ -263,7 +264,7 @@ func find(id string, byID func(string) (Record, error)) (Record, error) {
 		if none != nil {
 			continue
 		}
-		if parsed, wrong := Parse(r.Line); wrong == nil && parsed.Kind == KindPossible && parsed.asks(id) {
+		if parsed, wrong := Parse(r.Line); wrong == nil && parsed.Kind == format.KindPossible && parsed.asks(id) {
 			return r, nil
 		}
 	}

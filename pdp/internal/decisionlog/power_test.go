@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/journal"
 )
 
@@ -55,7 +56,7 @@ const (
 )
 
 func keepDiary(t testing.TB, data string, random *rand.Rand) *diary {
-	return &diary{t: t, dir: filepath.Join(data, LogDir), random: random, segments: map[string][]byte{}}
+	return &diary{t: t, dir: filepath.Join(data, format.LogDir), random: random, segments: map[string][]byte{}}
 }
 
 // options are those of a log whose diary it is.
@@ -344,7 +345,7 @@ func (c *cuts) onRecord(data string, ids []string) {
 				c.Errorf("%s", line)
 			}
 		}
-		if bytes.Contains(line, []byte(EventCrash)) {
+		if bytes.Contains(line, []byte(format.EventCrash)) {
 			c.seen["crashed"]++
 		}
 	}
@@ -361,15 +362,15 @@ func (c *cuts) copyTo(data string, image map[string][]byte) {
 	beside, err := os.ReadDir(c.data)
 	c.ok(err)
 	for _, one := range beside {
-		if one.Type().IsRegular() && one.Name() != CheckpointFile { // it is of the end, and a cut may leave none
+		if one.Type().IsRegular() && one.Name() != format.CheckpointFile { // it is of the end, and a cut may leave none
 			b, err := os.ReadFile(filepath.Join(c.data, one.Name()))
 			c.ok(err)
 			c.ok(os.WriteFile(filepath.Join(data, one.Name()), b, 0o600))
 		}
 	}
-	c.ok(os.Mkdir(filepath.Join(data, LogDir), 0o700))
+	c.ok(os.Mkdir(filepath.Join(data, format.LogDir), 0o700))
 	for name, b := range image {
-		c.ok(os.WriteFile(filepath.Join(data, LogDir, name), b, 0o600))
+		c.ok(os.WriteFile(filepath.Join(data, format.LogDir, name), b, 0o600))
 	}
 }
 
@@ -443,7 +444,7 @@ func busy(t *testing.T, l *Log, seed uint64, tell func(id string)) {
 				e.Request.Context = []byte(`"` + strings.Repeat("x", size) + `"`)
 				entries := []Entry{e}
 				if random.IntN(15) == 0 {
-					entries = append(entries, Entry{ID: id + "+", Kind: KindAdmin, Event: "data_read"})
+					entries = append(entries, Entry{ID: id + "+", Kind: format.KindAdmin, Event: "data_read"})
 				}
 				if err := l.Append(context.Background(), entries); err != nil {
 					t.Error(err)

@@ -11,6 +11,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/index"
 )
 
@@ -318,7 +319,7 @@ func before(c *bbolt.Cursor, sequence uint64) (k, line []byte, step func() (k, v
 func (r *Reader) pick(s *segment, sequences []uint64) (out []Record, err error) {
 	err = r.view(s, func(tx *bbolt.Tx) error {
 		out = nil
-		b := tx.Bucket([]byte(BucketRecords))
+		b := tx.Bucket([]byte(format.BucketRecords))
 		for _, n := range sequences {
 			if text := b.Get(number(n)); text != nil {
 				out = append(out, Record{Sequence: n, Line: bytes.Clone(text)})
@@ -334,7 +335,7 @@ func (r *Reader) pick(s *segment, sequences []uint64) (out []Record, err error) 
 func (r *Reader) lines(s *segment, low, high uint64, newest bool, limit int) (out []Record, err error) {
 	err = r.view(s, func(tx *bbolt.Tx) error {
 		out = nil
-		c := tx.Bucket([]byte(BucketRecords)).Cursor()
+		c := tx.Bucket([]byte(format.BucketRecords)).Cursor()
 		k, text := c.Seek(number(low))
 		step := c.Next
 		if newest {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"policy-service/evaluation"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/pdptest/bound"
 )
 
@@ -112,7 +113,7 @@ func BenchmarkQueryMillion(b *testing.B) {
 		"subject-nobody": {Subject: "nobody"},
 		"resource":       {Resource: "tool/tool-77"},
 		"decision":       {Decision: "deny"},
-		"all-of-it":      {From: begun.Add(took / 3), Tenant: "tenant-7", Subject: "user-7777", Decision: "allow", Kind: KindDecision},
+		"all-of-it":      {From: begun.Add(took / 3), Tenant: "tenant-7", Subject: "user-7777", Decision: "allow", Kind: format.KindDecision},
 	} {
 		for _, newest := range []bool{true, false} {
 			b.Run(fmt.Sprintf("by=%s/newest=%v", name, newest), func(b *testing.B) {

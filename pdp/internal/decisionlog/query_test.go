@@ -18,6 +18,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/evaluation"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/index"
 	"policy-service/pdp/pdptest/night"
 )
@@ -30,7 +31,7 @@ func randomEntry(r *rand.Rand) Entry {
 		id := pick("a", "b", "c/d", "d", "x/c/d", string(bytes.Repeat([]byte("long"), 100)), "ü\\u0000")
 		return jsontext.Value(fmt.Sprintf(`{"type":"%s","id":"%s"}`, pick("user", "doc", "x"), id))
 	}
-	e := Entry{Kind: KindDecision, Tenant: pick("default", "acme", "a"), Caller: "key:pep",
+	e := Entry{Kind: format.KindDecision, Tenant: pick("default", "acme", "a"), Caller: "key:pep",
 		Request: &Request{Subject: entity(), Action: jsontext.Value(`{"name":"` + pick("read", "write", "a") + `"}`), Resource: entity(),
 			Context: jsontext.Value(fmt.Sprintf(`{"note":%q}`, bytes.Repeat([]byte("n"), r.IntN(300))))},
 		Decision: &Decision{Allow: r.IntN(2) == 0, Determining: []string{pick("p1", "p2"), pick("p2", "p3")}}}
@@ -38,25 +39,25 @@ func randomEntry(r *rand.Rand) Entry {
 		e.Decision.Overruled, e.Decision.Determining = e.Decision.Determining, nil
 	}
 	if e.Decision.Allow && r.IntN(2) == 0 {
-		properties, err := evaluation.NewObject(map[string]any{"type": ApprovalRequired})
+		properties, err := evaluation.NewObject(map[string]any{"type": format.ApprovalRequired})
 		if err != nil {
 			panic(err)
 		}
-		e.Decision.Obligations = []evaluation.Obligation{{ID: "o", Type: pick("log", ApprovalRequired), Properties: properties}}
+		e.Decision.Obligations = []evaluation.Obligation{{ID: "o", Type: pick("log", format.ApprovalRequired), Properties: properties}}
 	}
 	if r.IntN(3) == 0 {
 		e.Decision.Capability = &Capability{ID: pick("cap_1", "cap_2"), Held: true}
 	}
 	switch r.IntN(10) {
 	case 0:
-		e.Kind, e.Search, e.Decision = KindSearch, &Search{Query: "subject"}, nil
+		e.Kind, e.Search, e.Decision = format.KindSearch, &Search{Query: "subject"}, nil
 	case 1:
-		return Entry{Kind: KindAdmin, Event: pick("start", "stop"), Tenant: pick("", "acme")}
+		return Entry{Kind: format.KindAdmin, Event: pick("start", "stop"), Tenant: pick("", "acme")}
 	case 2:
 		return Receipt{Decision: pick("one", "two")}.Entry("acme", "key:pep")
 	case 3: // the names in it are nobody's
 		shared := jsontext.Value(`{"properties":{"id":"` + pick("a", "b") + `","name":"read","type":"user"}}`)
-		return Entry{Kind: KindBatch, Tenant: e.Tenant, Caller: e.Caller, Request: &Request{Subject: shared, Action: shared, Resource: shared, Context: e.Request.Context}}
+		return Entry{Kind: format.KindBatch, Tenant: e.Tenant, Caller: e.Caller, Request: &Request{Subject: shared, Action: shared, Resource: shared, Context: e.Request.Context}}
 	case 4:
 		e.Inherits, e.Request.Context = []string{pick(inheritsSubject, inheritsAction, inheritsResource), inheritsContext}, nil
 	}
@@ -70,13 +71,13 @@ func randomFilter(r *rand.Rand, begun time.Time) (f Filter) {
 		}
 	}
 	set(&f.Tenant, "default", "acme", "nobody")
-	set(&f.Kind, KindDecision, KindSearch, KindBatch, KindAdmin, KindReceipt)
+	set(&f.Kind, format.KindDecision, format.KindSearch, format.KindBatch, format.KindAdmin, format.KindReceipt)
 	set(&f.Decision, Allow, Waiting, Deny)
 	set(&f.Subject, "a", "user/a", "c/d", "x/c/d", "doc/x/c/d", "x/x/c/d", string(bytes.Repeat([]byte("long"), 100)), "ü\x00", "/", "nobody")
 	set(&f.Resource, "b", "doc/b", "d", "x/d")
 	set(&f.Action, "read", "a")
 	set(&f.Policy, "p1", "p3")
-	set(&f.Event, "start", EventSegment, EventRedacted)
+	set(&f.Event, "start", format.EventSegment, format.EventRedacted)
 	set(&f.Of, "one", "three")
 	set(&f.Capability, "cap_1", "cap_3")
 	set(&f.Text, "nnnnnn", "LONGLONG", "x/C", "note", "\x00\x00", "decision")
@@ -142,10 +143,10 @@ func settled(t testing.TB, l *Log) {
 	until(t, "all is indexed", func() bool {
 		all := l.Layout()
 		last := all[len(all)-1]
-		_, upTo := l.index.Candidates(last, [][]string{{index.Term(index.TermKind, KindAdmin)}})
+		_, upTo := l.index.Candidates(last, [][]string{{index.Term(index.TermKind, format.KindAdmin)}})
 		done := upTo == last.End
 		for _, s := range all[:len(all)-1] {
-			_, err := os.Stat(filepath.Join(l.data, filepath.FromSlash(index.Dir), fmt.Sprintf(SegmentName, s.Number)))
+			_, err := os.Stat(filepath.Join(l.data, filepath.FromSlash(index.Dir), fmt.Sprintf(format.SegmentName, s.Number)))
 			done = done && err == nil
 		}
 		return done
@@ -214,7 +215,7 @@ func TestQueryIsAScan(t *testing.T) {
 					continue
 				}
 				var s Recorded
-				if err := json.Unmarshal(record.Line, &s); err != nil || s.Kind == KindAdmin {
+				if err := json.Unmarshal(record.Line, &s); err != nil || s.Kind == format.KindAdmin {
 					continue
 				}
 				must(t, l.Redact(t.Context(), "", s.ID, "asked to"))
@@ -286,7 +287,7 @@ func TestCursorsUnderAppends(t *testing.T) {
 			}
 		})
 	}
-	q := Query{Filter: Filter{Kind: KindDecision}, Limit: 7}
+	q := Query{Filter: Filter{Kind: format.KindDecision}, Limit: 7}
 	var seen []int64
 	for len(seen) < callers*each {
 		page, err := l.Query(t.Context(), q)
@@ -417,7 +418,7 @@ func TestAQueryWaitsNoLongerThanItsContext(t *testing.T) {
 	}}})
 	hangs.Store(true)
 	said := make(chan error)
-	go func() { said <- l.Append(t.Context(), []Entry{{Kind: KindAdmin, Event: "said"}}) }()
+	go func() { said <- l.Append(t.Context(), []Entry{{Kind: format.KindAdmin, Event: "said"}}) }()
 	<-held // the writer
 	must(t, l.Append(t.Context(), []Entry{entry("answered")}))
 	ctx, cancel := context.WithCancel(t.Context())

@@ -15,6 +15,7 @@ import (
 
 	"policy-service/pdp/internal/boltfile"
 	"policy-service/pdp/internal/boltfile/pages"
+	"policy-service/pdp/internal/decisionlog/format"
 )
 
 // Record is a record as it stands in the log.
@@ -23,7 +24,7 @@ type Record struct {
 	// Line is the record without its newline, nil if its content is gone.
 	Line []byte
 	Leaf tlog.Hash
-	// Gone says why a [Snapshot] has no Line: [WhyRetired], [WhyRedacted], or [WhyFiltered]
+	// Gone says why a [Snapshot] has no Line: [format.WhyRetired], [format.WhyRedacted], or [format.WhyFiltered]
 	// if the reader may not see it.
 	Gone string
 }
@@ -94,7 +95,7 @@ type storedRecord struct {
 // last thing that comes.
 func storedFrom(tx *bbolt.Tx, from, to uint64) iter.Seq2[storedRecord, error] {
 	return func(yield func(storedRecord, error) bool) {
-		hashes, lines := tx.Bucket([]byte(BucketHashes)).Cursor(), tx.Bucket([]byte(BucketRecords)).Cursor()
+		hashes, lines := tx.Bucket([]byte(format.BucketHashes)).Cursor(), tx.Bucket([]byte(format.BucketRecords)).Cursor()
 		key, stored := hashes.Seek(number(from))
 		lineKey, line := lines.Seek(number(from))
 		if key == nil {
@@ -107,7 +108,7 @@ func storedFrom(tx *bbolt.Tx, from, to uint64) iter.Seq2[storedRecord, error] {
 			}
 			r := storedRecord{Record{Sequence: from, Leaf: tlog.Hash(stored[:tlog.HashSize])}, stored}
 			if bytes.Equal(lineKey, key) {
-				if len(line) > MaxAppend {
+				if len(line) > format.MaxAppend {
 					yield(storedRecord{}, fmt.Errorf("%w: record %d is too long", ErrDamaged, from))
 					return
 				}
@@ -144,7 +145,7 @@ func (r *Reader) ByID(id string) (Record, error) {
 	var some []Record
 	none := fmt.Errorf("%w: %q", ErrNotFound, id)
 	err := r.newestFirst(none, false, func(tx *bbolt.Tx) (found bool, err error) {
-		sequence, found := readNumber(tx.Bucket([]byte(BucketIDs)).Get([]byte(id)))
+		sequence, found := readNumber(tx.Bucket([]byte(format.BucketIDs)).Get([]byte(id)))
 		if found {
 			some, err = someOf(tx, sequence, sequence+1)
 		}
@@ -186,9 +187,9 @@ func (r *Reader) glance(indexes []int64) ([]tlog.Hash, error) {
 		err := s.view(func(tx *bbolt.Tx) error { return read(storedHashes(tx)) })
 		if err == errClosed {
 			err = inFile(boltfile.Look(s.path, ErrDamaged, readerWait, func(f *pages.File) error {
-				hashes, found, err := f.Bucket(BucketHashes)
+				hashes, found, err := f.Bucket(format.BucketHashes)
 				if err != nil || !found {
-					return errors.Join(fmt.Errorf("%w: it has no bucket %s", ErrDamaged, BucketHashes), err)
+					return errors.Join(fmt.Errorf("%w: it has no bucket %s", ErrDamaged, format.BucketHashes), err)
 				}
 				c := hashes.Cursor()
 				return read(hashesFrom(func(to []byte) (key, value []byte, err error) {
@@ -234,7 +235,7 @@ func (r *Reader) readHashes(indexes []int64, in func(*segment, func(hashOf) erro
 
 // storedHashes reads hashes of a segment.
 func storedHashes(tx *bbolt.Tx) hashOf {
-	c := tx.Bucket([]byte(BucketHashes)).Cursor()
+	c := tx.Bucket([]byte(format.BucketHashes)).Cursor()
 	return hashesFrom(func(to []byte) (key, value []byte, err error) {
 		if to == nil {
 			key, value = c.Next()
@@ -299,7 +300,7 @@ func (r *Reader) Checkpoints(ctx context.Context, from, to uint64) iter.Seq2[Che
 
 // someCheckpoints reads a few, from a key, and returns the key to go on with.
 func someCheckpoints(tx *bbolt.Tx, after []byte, to uint64) (out []Checkpoint, next []byte, err error) {
-	c := tx.Bucket([]byte(BucketCheckpoints)).Cursor()
+	c := tx.Bucket([]byte(format.BucketCheckpoints)).Cursor()
 	for k, v := c.Seek(after); k != nil && len(out) < readRecords; k, v = c.Next() {
 		checkpoint, err := ParseCheckpoint(bytes.Clone(v), nil)
 		if err != nil {
@@ -324,7 +325,7 @@ func (r *Reader) LastCheckpoint() (Checkpoint, error) { return r.checkpointTo(ma
 func (r *Reader) checkpointTo(size uint64) (last Checkpoint, err error) {
 	none := fmt.Errorf("%w: there is no checkpoint yet", ErrNotFound)
 	err = r.newestFirst(none, size == math.MaxUint64, func(tx *bbolt.Tx) (found bool, err error) {
-		c := tx.Bucket([]byte(BucketCheckpoints)).Cursor()
+		c := tx.Bucket([]byte(format.BucketCheckpoints)).Cursor()
 		for k, v := c.Last(); k != nil; k, v = c.Prev() {
 			if n, ok := readNumber(k[:min(8, len(k))]); !ok || n <= size {
 				last, err = ParseCheckpoint(bytes.Clone(v), nil)

@@ -15,6 +15,7 @@ import (
 
 	"policy-service/pdp/internal/boltfile"
 	"policy-service/pdp/internal/boltfile/pages"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/journal"
 	"policy-service/pdp/internal/plainfile"
 )
@@ -53,7 +54,7 @@ func OpenReader(data string) (*Reader, error) {
 
 // scan finds the segments.
 func (r *Reader) scan() error {
-	entries, err := os.ReadDir(filepath.Join(r.data, LogDir))
+	entries, err := os.ReadDir(filepath.Join(r.data, format.LogDir))
 	if err != nil {
 		return fmt.Errorf("reading the log: %w", err)
 	}
@@ -131,7 +132,7 @@ func (u *Unfilled) look(data string, s *segment) error {
 	if k, _, err := keyInForce(data, s.key); err == nil {
 		key = &k.frames
 	}
-	read, err := journal.Read(filepath.Join(data, LogDir), on.id, on.number, key)
+	read, err := journal.Read(filepath.Join(data, format.LogDir), on.id, on.number, key)
 	if damage := (*journal.Damage)(nil); errors.As(err, &damage) {
 		u.Damage = damage.Error()
 	} else if err != nil {

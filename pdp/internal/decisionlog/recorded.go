@@ -13,6 +13,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"policy-service/evaluation"
+	"policy-service/pdp/internal/decisionlog/format"
 )
 
 // Recorded is what a record says: the members that format.go lists, by their names there.
@@ -92,7 +93,7 @@ type RecordedObligation struct {
 
 // NamedBundle is the digest of the bundle that decided, or that was loaded; "" if the record names none.
 func (r *Recorded) NamedBundle() (digest string, err error) {
-	if r.Kind != KindAdmin || r.Event != EventBundleLoaded {
+	if r.Kind != format.KindAdmin || r.Event != format.EventBundleLoaded {
 		return r.Bundle, nil
 	}
 	var loaded struct {
@@ -124,7 +125,7 @@ const (
 // Answer is one of these, or "" for a record that holds no decision. An approval that was used is among Discharged, and
 // its obligation is no longer owed: that is an allow.
 func (r *Recorded) Answer() string {
-	approval := func(o RecordedObligation) bool { return o.Type == ApprovalRequired }
+	approval := func(o RecordedObligation) bool { return o.Type == format.ApprovalRequired }
 	switch {
 	case r.Possible != nil && *r.Possible:
 		return Possible
@@ -142,7 +143,7 @@ func (r *Recorded) Answer() string {
 
 // Receipt is the receipt that a record is, or an empty one.
 func (r *Recorded) Receipt() (receipt Receipt) {
-	if r.Kind != KindReceipt || json.Unmarshal(r.Details, &receipt) != nil {
+	if r.Kind != format.KindReceipt || json.Unmarshal(r.Details, &receipt) != nil {
 		return Receipt{}
 	}
 	return receipt
@@ -175,7 +176,7 @@ type parts struct {
 // of one caller are shown as those of another.
 func (r *Recorded) itemOf(line []byte) error {
 	batch, err := Parse(line)
-	if err == nil && (batch.Kind != KindBatch || batch.ID != r.BatchID() || batch.Tenant != r.Tenant) {
+	if err == nil && (batch.Kind != format.KindBatch || batch.ID != r.BatchID() || batch.Tenant != r.Tenant) {
 		err = fmt.Errorf("%w: record %d is not that of the batch which record %d is an item of",
 			ErrDamaged, batch.Sequence, r.Sequence)
 	}
@@ -307,7 +308,7 @@ func (r *Reader) Batch(line []byte) (batch Record, err error) {
 	}
 	err = r.view(s, func(tx *bbolt.Tx) error {
 		batch = Record{}
-		sequence, found := readNumber(tx.Bucket([]byte(BucketIDs)).Get([]byte(item.BatchID())))
+		sequence, found := readNumber(tx.Bucket([]byte(format.BucketIDs)).Get([]byte(item.BatchID())))
 		if !found || sequence >= item.Sequence {
 			return nil
 		}
@@ -343,7 +344,7 @@ func (h *Inheritance) Lacks(line []byte) (id string, err error) {
 	switch of := r.BatchID(); {
 	case err != nil:
 		return "", err
-	case r.Kind == KindBatch:
+	case r.Kind == format.KindBatch:
 		h.last = r.ID
 	case of != "" && of != h.last:
 		h.last = of

@@ -12,6 +12,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/evaluation"
+	"policy-service/pdp/internal/decisionlog/format"
 )
 
 // aBatch are the entries of a batch of n items that inherit all that can be inherited,
@@ -19,13 +20,13 @@ import (
 func aBatch(id, tenant string, n int, pick func(n int) int) (entries []Entry, whole map[string]string) {
 	const shared = `{"team":"blue","level":3}`
 	properties := `"properties":` + shared
-	entries = []Entry{{ID: id, Kind: KindBatch, Tenant: tenant, Caller: "key:pep", Request: &Request{
+	entries = []Entry{{ID: id, Kind: format.KindBatch, Tenant: tenant, Caller: "key:pep", Request: &Request{
 		Subject: jsontext.Value("{" + properties + "}"), Action: jsontext.Value("{" + properties + "}"), Resource: jsontext.Value("{" + properties + "}"),
 		Context: jsontext.Value(`{"purpose":"secret-of-` + id + `","supported_obligations":["log"]}`),
 	}}}
 	whole = map[string]string{}
 	for i := range n {
-		e := Entry{ID: fmt.Sprintf("%s.%d", id, i), Kind: KindDecision, Tenant: tenant, Caller: "key:pep", Decision: &Decision{Allow: pick(2) == 0, Determining: []string{"p1"}}}
+		e := Entry{ID: fmt.Sprintf("%s.%d", id, i), Kind: format.KindDecision, Tenant: tenant, Caller: "key:pep", Decision: &Decision{Allow: pick(2) == 0, Determining: []string{"p1"}}}
 		entity := func(member, names string) (line, all jsontext.Value) {
 			switch pick(3) {
 			case 0:
@@ -69,8 +70,8 @@ func TestItemsAreReadBackWithWhatTheyInherit(t *testing.T) {
 	l := mustOpen(t, data, Options{Index: true})
 	entries, whole := aBatch("b1", "acme", 200, r.IntN)
 	mustAppend(t, l, entries...)
-	alone := Entry{ID: "alone", Kind: KindDecision, Tenant: "acme", Request: &Request{Subject: jsontext.Value(`{"type":"user","id":"a"}`)}, Decision: &Decision{}}
-	mustAppend(t, l, alone, Entry{ID: "start", Kind: KindAdmin, Event: "start"})
+	alone := Entry{ID: "alone", Kind: format.KindDecision, Tenant: "acme", Request: &Request{Subject: jsontext.Value(`{"type":"user","id":"a"}`)}, Decision: &Decision{}}
+	mustAppend(t, l, alone, Entry{ID: "start", Kind: format.KindAdmin, Event: "start"})
 
 	read := func() (gone int) {
 		for id, want := range whole {

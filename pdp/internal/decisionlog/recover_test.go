@@ -17,6 +17,7 @@ import (
 
 	"policy-service/pdp/decisionlog/verify"
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/journal"
 	"policy-service/pdp/pdptest/crashedlog"
 )
@@ -64,7 +65,7 @@ func events(t *testing.T, data, event string) (all []string, details []byte) {
 
 func files(t *testing.T, data string) (names []string) {
 	t.Helper()
-	entries, err := os.ReadDir(filepath.Join(data, decisionlog.LogDir))
+	entries, err := os.ReadDir(filepath.Join(data, format.LogDir))
 	must(t, err)
 	for _, e := range entries {
 		if strings.HasPrefix(e.Name(), "journal") {
@@ -77,10 +78,10 @@ func files(t *testing.T, data string) (names []string) {
 // prepareAhead leaves an empty second segment, as a crash does when the first one is full.
 func prepareAhead(t *testing.T, data string) {
 	t.Helper()
-	db, err := bbolt.Open(filepath.Join(data, decisionlog.LogDir, "00000002.db"), 0o600, nil)
+	db, err := bbolt.Open(filepath.Join(data, format.LogDir, "00000002.db"), 0o600, nil)
 	must(t, err)
 	err = db.Update(func(tx *bbolt.Tx) error {
-		for _, name := range []string{decisionlog.BucketMeta, decisionlog.BucketRecords, decisionlog.BucketHashes, decisionlog.BucketIDs, decisionlog.BucketCheckpoints} {
+		for _, name := range []string{format.BucketMeta, format.BucketRecords, format.BucketHashes, format.BucketIDs, format.BucketCheckpoints} {
 			if _, err := tx.CreateBucket([]byte(name)); err != nil {
 				return err
 			}
@@ -119,7 +120,7 @@ type loss struct {
 
 // in returns the name of a file of the journal.
 func in(data string, n int) string {
-	return journal.Paths(filepath.Join(data, decisionlog.LogDir))[n]
+	return journal.Paths(filepath.Join(data, format.LogDir))[n]
 }
 
 // TestRecover: a journal that has lost something keeps the log from being opened, until the loss is accepted. What can be
@@ -172,12 +173,12 @@ func (c loss) isAccepted(t *testing.T) {
 	}
 	accepted, err := decisionlog.Recover(data, decisionlog.Options{})
 	must(t, err)
-	all, details := events(t, data, decisionlog.EventLoss)
-	want := []string{decisionlog.EventCreated, "held"}
+	all, details := events(t, data, format.EventLoss)
+	want := []string{format.EventCreated, "held"}
 	for _, n := range c.kept {
 		want = append(want, crashedlog.ID(n))
 	}
-	if want = append(want, decisionlog.EventLoss, decisionlog.EventCrash); !slices.Equal(all, want) {
+	if want = append(want, format.EventLoss, format.EventCrash); !slices.Equal(all, want) {
 		t.Errorf("on record are %q, and should be %q", all, want)
 	}
 	var recorded decisionlog.Loss
@@ -259,7 +260,7 @@ func TestRecoverNothing(t *testing.T) {
 	must(t, err)
 	must(t, l.Close())
 	all, _ := events(t, data, "")
-	if want := []string{decisionlog.EventCreated, "held", crashedlog.ID(1), crashedlog.ID(2), decisionlog.EventCrash}; !slices.Equal(all, want) {
+	if want := []string{format.EventCreated, "held", crashedlog.ID(1), crashedlog.ID(2), format.EventCrash}; !slices.Equal(all, want) {
 		t.Errorf("%q", all)
 	}
 	if r, err := decisionlog.OpenReader(data); err != nil || r.Unfilled() != nil {
@@ -272,7 +273,7 @@ func TestRecoverCutShort(t *testing.T) {
 	t.Parallel()
 	data := crashedlog.Make(t, 4)
 	crashedlog.Damage(t, data, 2)
-	dir := filepath.Join(data, decisionlog.LogDir)
+	dir := filepath.Join(data, format.LogDir)
 	at := time.Date(2026, 11, 23, 21, 0, 0, 7, time.UTC)
 	in := journal.Aside(dir, at)[1]
 	if err := os.Mkdir(in, 0o700); err != nil { // so that the second file cannot be moved
@@ -303,7 +304,7 @@ func TestRecoverCutShort(t *testing.T) {
 		t.Errorf("%q", names)
 	}
 	all, _ := events(t, data, "")
-	if want := []string{decisionlog.EventCreated, "held", crashedlog.ID(1), crashedlog.ID(3), crashedlog.ID(4), decisionlog.EventLoss, decisionlog.EventCrash}; !slices.Equal(all, want) {
+	if want := []string{format.EventCreated, "held", crashedlog.ID(1), crashedlog.ID(3), crashedlog.ID(4), format.EventLoss, format.EventCrash}; !slices.Equal(all, want) {
 		t.Errorf("%q", all)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"policy-service/pdp/internal/decisionlog/format"
 )
 
 // ErrNotRedactable is returned for a record that says what was done to the log:
@@ -88,7 +89,7 @@ func (l *Log) redactable(ctx context.Context, id string) (redacted, error) {
 	if err != nil {
 		return redacted{}, err
 	}
-	if s.Kind == KindAdmin {
+	if s.Kind == format.KindAdmin {
 		return redacted{}, ErrNotRedactable
 	}
 	segment, err := l.sealed(ctx, record.Sequence)
@@ -109,7 +110,7 @@ func (l *Log) redaction(caller, reason string, group []redacted) *removal {
 		return all
 	}
 	return &removal{
-		log: l, event: EventRedacted, segments: []Segment{group[0].segment}, keep: without(group),
+		log: l, event: format.EventRedacted, segments: []Segment{group[0].segment}, keep: without(group),
 		details: details, tenant: group[0].tenant, caller: caller,
 	}
 }
@@ -136,7 +137,7 @@ func without(group []redacted) keeping {
 		gone[string(number(one.sequence))] = true
 	}
 	return func(bucket, key, value []byte) []byte {
-		if string(bucket) == BucketRecords && gone[string(key)] {
+		if string(bucket) == format.BucketRecords && gone[string(key)] {
 			return nil
 		}
 		return value

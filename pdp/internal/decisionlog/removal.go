@@ -17,6 +17,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"policy-service/pdp/internal/boltfile"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/journal"
 	"policy-service/pdp/internal/plainfile"
 )
@@ -214,7 +215,7 @@ func (r *removal) check(ctx context.Context, tx *bbolt.Tx, sealed Segment, tree 
 
 // explain looks for the records of the redactions in a segment. It fails if a line is missing without one.
 func (r *removal) explain(ctx context.Context, w *walker) error {
-	q := Query{Filter: Filter{Event: EventRedacted}, Cursor: w.edge.size, Limit: redactedAtOnce}
+	q := Query{Filter: Filter{Event: format.EventRedacted}, Cursor: w.edge.size, Limit: redactedAtOnce}
 	for more := len(w.gone) > 0; more; {
 		page, err := r.log.Query(ctx, q)
 		for _, line := range page.Lines {
@@ -236,7 +237,7 @@ func (r *removal) record(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		entries = append(entries, Entry{Kind: KindAdmin, Tenant: r.tenant, Caller: r.caller, Event: r.event, Details: details})
+		entries = append(entries, Entry{Kind: format.KindAdmin, Tenant: r.tenant, Caller: r.caller, Event: r.event, Details: details})
 	}
 	// The content may stand in the journal, too, which is filled and overwritten first, and in one that was
 	// moved aside.
@@ -359,17 +360,17 @@ func (r *Reader) names(ctx context.Context, from, segment uint64, digest string)
 // record names a new file: a sealed segment's own file still has the removed content.
 func newFiles(line []byte) []SegmentFile {
 	s, err := Parse(line)
-	if err != nil || s.Kind != KindAdmin {
+	if err != nil || s.Kind != format.KindAdmin {
 		return nil
 	}
 	var d struct {
 		File  SegmentFile   `json:"file"`
 		Files []SegmentFile `json:"files"`
 	}
-	if s.Event != EventRedacted && s.Event != EventRetired || json.Unmarshal(s.Details, &d) != nil {
+	if s.Event != format.EventRedacted && s.Event != format.EventRetired || json.Unmarshal(s.Details, &d) != nil {
 		return nil
 	}
-	if s.Event == EventRedacted {
+	if s.Event == format.EventRedacted {
 		return []SegmentFile{d.File}
 	}
 	return d.Files
@@ -382,8 +383,8 @@ func isNext(name string) (segment, size uint64, ok bool) {
 	if !ok {
 		return 0, 0, false
 	}
-	n, err := fmt.Sscanf(base, SegmentName+".%d", &segment, &size)
-	return segment, size, err == nil && n == 2 && fmt.Sprintf(SegmentName+".%d", segment, size) == base
+	n, err := fmt.Sscanf(base, format.SegmentName+".%d", &segment, &size)
+	return segment, size, err == nil && n == 2 && fmt.Sprintf(format.SegmentName+".%d", segment, size) == base
 }
 
 // rewriteBatch is how many bytes one transaction of a rewrite holds at most.

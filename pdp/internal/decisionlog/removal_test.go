@@ -14,6 +14,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"policy-service/pdp/internal/boltfile"
+	"policy-service/pdp/internal/decisionlog/format"
 )
 
 // sealedThrice is a data directory with three sealed segments of three records, and a closed log.
@@ -48,27 +49,27 @@ func TestNothingIsRemovedFromAnAlteredSegment(t *testing.T) {
 	}
 	last := func(v []byte) []byte { v[len(v)-1] ^= 1; return v }
 	tests := map[string]change{
-		"a line": put(BucketRecords, number(5), func(v []byte) []byte { return bytes.Replace(v, []byte("subject-of"), []byte("subject-oF"), 1) }),
+		"a line": put(format.BucketRecords, number(5), func(v []byte) []byte { return bytes.Replace(v, []byte("subject-of"), []byte("subject-oF"), 1) }),
 		"a line and its hash": func(t *testing.T, tx *bbolt.Tx) {
-			put(BucketRecords, number(5), func(v []byte) []byte { return bytes.Replace(v, []byte("subject-of"), []byte("subject-oF"), 1) })(t, tx)
+			put(format.BucketRecords, number(5), func(v []byte) []byte { return bytes.Replace(v, []byte("subject-of"), []byte("subject-oF"), 1) })(t, tx)
 			e, err := edgeBefore(tx, 3)
 			if err != nil {
 				t.Error(err)
 			}
 			for e.size < 6 { // and all that follows from it in this segment
-				line := tx.Bucket([]byte(BucketRecords)).Get(number(e.size))
+				line := tx.Bucket([]byte(format.BucketRecords)).Get(number(e.size))
 				stored := e.add(nil, tlog.RecordHash(line))
-				if err := tx.Bucket([]byte(BucketHashes)).Put(number(e.size-1), stored); err != nil {
+				if err := tx.Bucket([]byte(format.BucketHashes)).Put(number(e.size-1), stored); err != nil {
 					t.Error(err)
 				}
 			}
 		},
-		"a leaf's hash":    put(BucketHashes, number(4), flip(3)),
-		"a subtree's hash": put(BucketHashes, number(5), last),
-		"the edge":         put(BucketMeta, []byte(MetaEdge), flip(0)),
-		"a longer edge":    put(BucketMeta, []byte(MetaEdge), func(v []byte) []byte { return append(v, v...) }),
+		"a leaf's hash":    put(format.BucketHashes, number(4), flip(3)),
+		"a subtree's hash": put(format.BucketHashes, number(5), last),
+		"the edge":         put(format.BucketMeta, []byte(format.MetaEdge), flip(0)),
+		"a longer edge":    put(format.BucketMeta, []byte(format.MetaEdge), func(v []byte) []byte { return append(v, v...) }),
 		"a line is gone": func(t *testing.T, tx *bbolt.Tx) {
-			if err := tx.Bucket([]byte(BucketRecords)).Delete(number(4)); err != nil {
+			if err := tx.Bucket([]byte(format.BucketRecords)).Delete(number(4)); err != nil {
 				t.Error(err)
 			}
 		},
@@ -121,7 +122,7 @@ func TestMissingLinesHaveTheirRecords(t *testing.T) {
 	later := time.Now().Add(2 * time.Hour)
 	must(t, l.Close())
 	alter(t, segmentPath(data, 3), func(t *testing.T, tx *bbolt.Tx) {
-		if err := tx.Bucket([]byte(BucketRecords)).Delete(number(7)); err != nil {
+		if err := tx.Bucket([]byte(format.BucketRecords)).Delete(number(7)); err != nil {
 			t.Error(err)
 		}
 	})
@@ -141,7 +142,7 @@ func TestTheFileThatIsReplacedIsChecked(t *testing.T) {
 	l := mustOpen(t, data, Options{})
 	mustGet(t, l.Reader, 1) // opens it
 	replaceBy(t, segmentPath(data, 1), func(tx *bbolt.Tx) error {
-		return tx.Bucket([]byte(BucketRecords)).Put(number(2), []byte(`{"sequence":2}`))
+		return tx.Bucket([]byte(format.BucketRecords)).Put(number(2), []byte(`{"sequence":2}`))
 	})
 	if err := l.Redact(t.Context(), "", idIn(t, l, 1), "on request"); !errors.Is(err, ErrDamaged) {
 		t.Errorf("got %v", err)
@@ -259,7 +260,7 @@ func TestRedactionOfSeveralRecords(t *testing.T) {
 	for n, line := range k.lines {
 		for _, id := range []string{"a-1", "a-2", "a-3", "b-2"} {
 			if strings.Contains(string(line), `"id":"`+id+`","time"`) {
-				k.gone[int64(n)] = WhyRedacted
+				k.gone[int64(n)] = format.WhyRedacted
 			}
 		}
 		if strings.Contains(string(line), `"caller":"key:operator"`) {
@@ -284,7 +285,7 @@ func TestOtherFilesStay(t *testing.T) {
 	t.Parallel()
 	k := keepLog(t)
 	for _, name := range []string{"notes.next", "00000001.db.next", "00000001.db.07.next", "1.db.7.next", "00000001.db.7.next.next"} {
-		k.ok(os.WriteFile(filepath.Join(k.data, LogDir, name), nil, 0o600))
+		k.ok(os.WriteFile(filepath.Join(k.data, format.LogDir, name), nil, 0o600))
 	}
 	k.reopen()
 	if left := k.left(); len(left) != 5 {

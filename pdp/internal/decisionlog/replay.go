@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/journal"
 )
 
@@ -119,7 +120,7 @@ func (w *writer) acceptLoss() (Loss, error) {
 	}
 	some := pending(read)
 	w.frames.recovered(some)
-	if err := w.transact(order{frames: some, calls: []*call{w.own("", EventLoss, loss)}, checkpoint: true, journal: &on}); err != nil {
+	if err := w.transact(order{frames: some, calls: []*call{w.own("", format.EventLoss, loss)}, checkpoint: true, journal: &on}); err != nil {
 		return loss, err
 	}
 	return loss, w.setAside()
@@ -173,4 +174,4 @@ func (w *writer) eraseJournal() error {
 	return nil
 }
 
-func (w *writer) journalDir() string { return filepath.Join(w.reader.data, LogDir) }
+func (w *writer) journalDir() string { return filepath.Join(w.reader.data, format.LogDir) }

@@ -3,6 +3,7 @@ package decisionlog
 import (
 	"context"
 	"fmt"
+	"policy-service/pdp/internal/decisionlog/format"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -72,7 +73,7 @@ func (l *Log) retirement(segments []Segment, reason string) *removal {
 			Files  []SegmentFile `json:"files"`
 		}{last.First + last.Records, reason, files}}
 	}
-	return &removal{log: l, event: EventRetired, segments: segments, keep: hashesOnly, details: details}
+	return &removal{log: l, event: format.EventRetired, segments: segments, keep: hashesOnly, details: details}
 }
 
 // hashBytes is the size of a record's hashes in a file, on average and a little more:
@@ -189,11 +190,11 @@ func (r *Reader) onlyUpkeep(first, records uint64) (bool, error) {
 	}
 	for _, record := range some {
 		s, err := Parse(record.Line)
-		if err != nil || s.Kind != KindAdmin {
+		if err != nil || s.Kind != format.KindAdmin {
 			return false, nil
 		}
 		switch s.Event {
-		case EventCreated, EventSegment, EventRetired:
+		case format.EventCreated, format.EventSegment, format.EventRetired:
 		default:
 			return false, nil
 		}
@@ -217,7 +218,7 @@ func (r *Reader) begun(first uint64) (time.Time, error) {
 
 // hashesOnly keeps the hashes of a segment, for proofs.
 func hashesOnly(bucket, _, value []byte) []byte {
-	if name := string(bucket); name == BucketRecords || name == BucketIDs || name == BucketCharges {
+	if name := string(bucket); name == format.BucketRecords || name == format.BucketIDs || name == format.BucketCharges {
 		return nil
 	}
 	return value

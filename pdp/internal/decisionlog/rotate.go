@@ -11,6 +11,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"policy-service/pdp/internal/boltfile"
+	"policy-service/pdp/internal/decisionlog/format"
 )
 
 // allocSize is by how much the file of a segment grows; each time costs a sync.
@@ -88,7 +89,7 @@ func (w *writer) seal(next *segment) error {
 	if len(w.tails) > 0 {
 		about["unsigned_tails"] = w.tails[:min(len(w.tails), maxTails)]
 	}
-	if err := w.begin(next, EventSegment, about, &on); err != nil {
+	if err := w.begin(next, format.EventSegment, about, &on); err != nil {
 		return w.fail(err)
 	}
 	w.options.On.Step(StepBegun)
@@ -120,7 +121,7 @@ func (w *writer) prepareSegment(number uint64) (*segment, error) {
 	s.db = db
 	err = guard(func() error {
 		return db.Update(func(tx *bbolt.Tx) error {
-			for _, name := range []string{BucketMeta, BucketRecords, BucketHashes, BucketIDs, BucketCheckpoints} {
+			for _, name := range []string{format.BucketMeta, format.BucketRecords, format.BucketHashes, format.BucketIDs, format.BucketCheckpoints} {
 				if _, err := tx.CreateBucket([]byte(name)); err != nil {
 					return err
 				}
@@ -141,7 +142,7 @@ func (w *writer) prepareSegment(number uint64) (*segment, error) {
 }
 
 func (w *writer) removePrepared() error {
-	drafts, err := filepath.Glob(filepath.Join(w.reader.data, LogDir, ".prepared-*"))
+	drafts, err := filepath.Glob(filepath.Join(w.reader.data, format.LogDir, ".prepared-*"))
 	for _, name := range drafts {
 		err = errors.Join(err, os.Remove(name))
 	}

@@ -16,6 +16,7 @@ import (
 
 	"policy-service/pdp/internal/boltfile"
 	"policy-service/pdp/internal/boltfile/pages"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/plainfile"
 )
 
@@ -40,7 +41,7 @@ type segment struct {
 }
 
 func segmentPath(data string, number uint64) string {
-	return filepath.Join(data, LogDir, fmt.Sprintf(SegmentName, number))
+	return filepath.Join(data, format.LogDir, fmt.Sprintf(format.SegmentName, number))
 }
 
 // segmentNumber is the number in a segment's name.
@@ -118,33 +119,33 @@ func (s *segment) closeLocked() error {
 // record it is empty.
 func (s *segment) readMeta(f *pages.File) (end uint64, err error) {
 	buckets := map[string]pages.Bucket{}
-	for _, name := range []string{BucketMeta, BucketRecords, BucketHashes, BucketIDs, BucketCheckpoints} {
+	for _, name := range []string{format.BucketMeta, format.BucketRecords, format.BucketHashes, format.BucketIDs, format.BucketCheckpoints} {
 		b, found, err := f.Bucket(name)
 		if err != nil || !found {
 			return 0, errors.Join(fmt.Errorf("%w: it has no bucket %s", ErrDamaged, name), err)
 		}
 		buckets[name] = b
 	}
-	last, found, err := buckets[BucketHashes].Cursor().Last()
+	last, found, err := buckets[format.BucketHashes].Cursor().Last()
 	if err != nil || !found {
 		return 0, err
 	}
-	meta, err := buckets[BucketMeta].Values(MetaFormat, MetaSegment, MetaFirst, MetaKey, MetaJournal)
+	meta, err := buckets[format.BucketMeta].Values(format.MetaFormat, format.MetaSegment, format.MetaFirst, format.MetaKey, format.MetaJournal)
 	if err != nil {
 		return 0, err
 	}
-	if version := string(meta[MetaFormat]); version != strconv.Itoa(Version) && version != strconv.Itoa(VersionJournaled) {
+	if version := string(meta[format.MetaFormat]); version != strconv.Itoa(format.Version) && version != strconv.Itoa(format.VersionJournaled) {
 		return 0, fmt.Errorf("its format is %.20q, and this version reads %d and %d: %w, or it is damaged; run that version, or restore what was backed up before the upgrade",
-			version, Version, VersionJournaled, ErrNewer)
+			version, format.Version, format.VersionJournaled, ErrNewer)
 	}
-	n, _ := readNumber(meta[MetaSegment])
-	first, ok := readNumber(meta[MetaFirst])
+	n, _ := readNumber(meta[format.MetaSegment])
+	first, ok := readNumber(meta[format.MetaFirst])
 	seq, isNumber := readNumber(last.Key)
 	if n != s.number || !ok || !isNumber || seq < first || seq == 1<<64-1 {
 		return 0, fmt.Errorf("%w: it does not say which segment it is", ErrDamaged)
 	}
-	s.first, s.key, s.size = first, string(meta[MetaKey]), f.Size()
-	s.journal, err = readJournaled(meta[MetaFormat], meta[MetaJournal])
+	s.first, s.key, s.size = first, string(meta[format.MetaKey]), f.Size()
+	s.journal, err = readJournaled(meta[format.MetaFormat], meta[format.MetaJournal])
 	return seq + 1, err
 }
 
@@ -164,5 +165,5 @@ func FileDigest(r io.Reader) (digest string, size int64, err error) {
 	if size, err = io.Copy(sum, r); err != nil {
 		return "", 0, fmt.Errorf("reading a segment: %w", err)
 	}
-	return DigestPrefix + hex.EncodeToString(sum.Sum(nil)), size, nil
+	return format.DigestPrefix + hex.EncodeToString(sum.Sum(nil)), size, nil
 }

@@ -9,6 +9,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"policy-service/pdp/internal/decisionlog/format"
 	"slices"
 	"strconv"
 	"strings"
@@ -122,7 +123,7 @@ func (s *Snapshot) Records(ctx context.Context, from, to uint64) iter.Seq2[Recor
 			switch {
 			case err != nil:
 			case !s.sees(r.Line):
-				r.Line, r.Gone = nil, WhyFiltered
+				r.Line, r.Gone = nil, format.WhyFiltered
 			case r.Line == nil:
 				r.Gone, err = s.why(r.Sequence)
 			}
@@ -174,9 +175,9 @@ func (s *Snapshot) why(sequence uint64) (string, error) {
 		s.retired[segment.number] = retired
 	}
 	if retired {
-		return WhyRetired, nil
+		return format.WhyRetired, nil
 	}
-	return WhyRedacted, nil
+	return format.WhyRedacted, nil
 }
 
 // isRetired reports whether retention emptied the segment that begins with a record.
@@ -300,7 +301,7 @@ func (l *Log) At(m Moment) (*Snapshot, error) {
 	}
 	var found Checkpoint
 	err = l.view(s, func(tx *bbolt.Tx) (err error) {
-		stored := tx.Bucket([]byte(BucketCheckpoints)).Get(Checkpoint{Size: m.Size, Time: m.Time}.key())
+		stored := tx.Bucket([]byte(format.BucketCheckpoints)).Get(Checkpoint{Size: m.Size, Time: m.Time}.key())
 		if stored == nil {
 			return fmt.Errorf("%w: no checkpoint of that size and time", ErrNotFound)
 		}
@@ -398,13 +399,13 @@ type removed struct {
 
 // removesContent reports whether a line may be the record of a removal.
 func removesContent(line []byte) bool {
-	return bytes.Contains(line, []byte(EventRedacted)) || bytes.Contains(line, []byte(EventRetired))
+	return bytes.Contains(line, []byte(format.EventRedacted)) || bytes.Contains(line, []byte(format.EventRetired))
 }
 
 // take reads a line. The name of an event may stand in it in some other text.
 func (r *removed) take(line []byte) error {
 	s, err := Parse(line)
-	if err != nil || s.Kind != KindAdmin || s.Event != EventRedacted && s.Event != EventRetired {
+	if err != nil || s.Kind != format.KindAdmin || s.Event != format.EventRedacted && s.Event != format.EventRetired {
 		return err
 	}
 	var d struct {
@@ -414,7 +415,7 @@ func (r *removed) take(line []byte) error {
 	if err := json.Unmarshal(s.Details, &d); err != nil {
 		return err
 	}
-	if s.Event == EventRetired {
+	if s.Event == format.EventRetired {
 		r.below = max(r.below, d.Below)
 		return nil
 	}
@@ -429,7 +430,7 @@ func (r *removed) take(line []byte) error {
 // began. The name of a removal's new file says so.
 func (r *Reader) removalsBegan() (uint64, error) {
 	first := uint64(math.MaxUint64)
-	entries, err := os.ReadDir(filepath.Join(r.data, LogDir))
+	entries, err := os.ReadDir(filepath.Join(r.data, format.LogDir))
 	for _, entry := range entries {
 		if _, size, ok := isNext(entry.Name()); ok {
 			first = min(first, size)

@@ -11,6 +11,7 @@ import (
 
 	"policy-service/pdp/decisionlog/verify"
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/pdptest/night"
 )
 
@@ -39,7 +40,7 @@ func TestSoakDisk(t *testing.T) {
 		done, err := l.Retain(t.Context(), decisionlog.Retention{Bytes: kept}, time.Now())
 		must(t, err)
 		retired += int64(done.Records)
-		used := diskUse(t, filepath.Join(data, decisionlog.LogDir, "*"))
+		used := diskUse(t, filepath.Join(data, format.LogDir, "*"))
 		most = max(most, used)
 		if allowed := bound + hashes*retired; used > allowed {
 			t.Fatalf("%d bytes on disk after %d records, more than %d", used, n, allowed)
@@ -59,7 +60,7 @@ func soakEntries(first, n int) []decisionlog.Entry {
 	entries := make([]decisionlog.Entry, n)
 	for i := range entries {
 		entries[i] = decisionlog.Entry{
-			ID: fmt.Sprint(first + i), Kind: decisionlog.KindDecision, Tenant: "default",
+			ID: fmt.Sprint(first + i), Kind: format.KindDecision, Tenant: "default",
 			Request:  &decisionlog.Request{Context: jsontext.Value(fmt.Sprintf(`{"n":%d,"text":"%0400d"}`, first+i, i))},
 			Decision: &decisionlog.Decision{Determining: []string{"a"}, Bundle: "h1:abc"},
 		}

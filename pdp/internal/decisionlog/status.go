@@ -2,6 +2,7 @@ package decisionlog
 
 import (
 	"cmp"
+	"policy-service/pdp/internal/decisionlog/format"
 	"sync"
 	"time"
 )
@@ -128,8 +129,8 @@ func (l loss) and(other loss) loss {
 func (l loss) details(m map[string]any) map[string]any {
 	if l.Count > 0 {
 		m["dropped"] = l.Count
-		m["dropped_first"] = l.First.UTC().Format(TimeLayout)
-		m["dropped_last"] = l.Last.UTC().Format(TimeLayout)
+		m["dropped_first"] = l.First.UTC().Format(format.TimeLayout)
+		m["dropped_last"] = l.Last.UTC().Format(format.TimeLayout)
 	}
 	return m
 }

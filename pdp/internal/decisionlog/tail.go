@@ -19,6 +19,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"policy-service/pdp/internal/boltfile"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/plainfile"
 )
 
@@ -59,19 +60,19 @@ func (w *writer) openTail() (crashed bool, err error) {
 	w.active, s.opened = s, w.options.Now()
 	clean := false
 	err = s.view(func(tx *bbolt.Tx) (err error) {
-		clean = isClean(tx.Bucket([]byte(BucketMeta)), w.reader.Size())
-		if at, ok := timeOf(tx.Bucket([]byte(BucketRecords)).Get(number(s.first))); ok {
+		clean = isClean(tx.Bucket([]byte(format.BucketMeta)), w.reader.Size())
+		if at, ok := timeOf(tx.Bucket([]byte(format.BucketRecords)).Get(number(s.first))); ok {
 			s.opened = at
 		}
 		if w.tail, err = checkTail(tx, s, w.reader.Size()); err != nil {
 			return err
 		}
-		meta := tx.Bucket([]byte(BucketMeta))
-		if w.tail.journal, err = readJournaled(meta.Get([]byte(MetaFormat)), meta.Get([]byte(MetaJournal))); err != nil {
+		meta := tx.Bucket([]byte(format.BucketMeta))
+		if w.tail.journal, err = readJournaled(meta.Get([]byte(format.MetaFormat)), meta.Get([]byte(format.MetaJournal))); err != nil {
 			return err
 		}
 		w.tails = readTails(tx)
-		w.tail.keys, _ = readNumber(meta.Get([]byte(MetaKeys)))
+		w.tail.keys, _ = readNumber(meta.Get([]byte(format.MetaKeys)))
 		w.tail.doubt, err = w.key.doubt(s.number, w.tail.edge, meta)
 		if err != nil {
 			return err
@@ -126,7 +127,7 @@ func (w *writer) create() (err error) {
 	if w.key, err = newKey(cmp.Or(w.options.Origin, randomOrigin())); err != nil {
 		return err
 	}
-	if err := plainfile.Replace(filepath.Join(w.reader.data, NextKeyFile), []byte(w.key.private+"\n")); err != nil {
+	if err := plainfile.Replace(filepath.Join(w.reader.data, format.NextKeyFile), []byte(w.key.private+"\n")); err != nil {
 		return err
 	}
 	first, err := w.prepareSegment(1)
@@ -134,8 +135,8 @@ func (w *writer) create() (err error) {
 		return err
 	}
 	w.tail = tail{}
-	about := map[string]any{"format": Version, "origin": w.key.Name(), "key": w.key.public}
-	if err := w.begin(first, EventCreated, about, nil); err != nil {
+	about := map[string]any{"format": format.Version, "origin": w.key.Name(), "key": w.key.public}
+	if err := w.begin(first, format.EventCreated, about, nil); err != nil {
 		return err
 	}
 	_, err = openKey(w.reader.data, w.key.public)
@@ -151,7 +152,7 @@ func checkTail(tx *bbolt.Tx, s *segment, size uint64) (t tail, err error) {
 	}
 	from := s.first
 	var c Checkpoint
-	if _, v := tx.Bucket([]byte(BucketCheckpoints)).Cursor().Last(); v != nil {
+	if _, v := tx.Bucket([]byte(format.BucketCheckpoints)).Cursor().Last(); v != nil {
 		verifier, err := note.NewVerifier(s.key)
 		if err != nil {
 			return t, fmt.Errorf("%w: %w", ErrDamaged, err)
@@ -204,13 +205,13 @@ func timeOf(line []byte) (time.Time, bool) {
 	if json.Unmarshal(line, &stamp) != nil {
 		return time.Time{}, false
 	}
-	at, err := time.Parse(TimeLayout, stamp.Time)
+	at, err := time.Parse(format.TimeLayout, stamp.Time)
 	return at, err == nil
 }
 
 // edgeBefore reads the edge that a segment begins with.
 func edgeBefore(tx *bbolt.Tx, first uint64) (edge, error) {
-	hashes, err := splitHashes(tx.Bucket([]byte(BucketMeta)).Get([]byte(MetaEdge)))
+	hashes, err := splitHashes(tx.Bucket([]byte(format.BucketMeta)).Get([]byte(format.MetaEdge)))
 	if err == nil && len(hashes) != bits.OnesCount64(first) {
 		err = fmt.Errorf("%w: its edge has %d hashes, and it begins with record %d", ErrDamaged, len(hashes), first)
 	}
@@ -276,13 +277,13 @@ func (w *writer) reopen() error {
 	}
 	lost, refused := w.state.take()
 	about := lost.details(map[string]any{
-		"failed_at":  status.Since.UTC().Format(TimeLayout),
-		"resumed_at": w.options.Now().UTC().Format(TimeLayout),
+		"failed_at":  status.Since.UTC().Format(format.TimeLayout),
+		"resumed_at": w.options.Now().UTC().Format(format.TimeLayout),
 		"error":      classify(status.Err),
 		"refused":    refused,
 	})
 	// Nothing says that it resumed before there is a journal to answer with.
-	err := w.startJournal(order{calls: append(w.settle(), w.own("", EventResumed, about)), checkpoint: true})
+	err := w.startJournal(order{calls: append(w.settle(), w.own("", format.EventResumed, about)), checkpoint: true})
 	if err != nil {
 		w.state.giveBack(lost)
 	}

@@ -16,6 +16,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"policy-service/evaluation"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/index"
 	"policy-service/pdp/pdptest/night"
 )
@@ -44,7 +45,7 @@ func TestTermsOfEntries(t *testing.T) {
 			known[e.Kind]++
 		}
 	}
-	for _, kind := range []string{KindDecision, KindSearch, KindBatch, KindAdmin, KindReceipt} {
+	for _, kind := range []string{format.KindDecision, format.KindSearch, format.KindBatch, format.KindAdmin, format.KindReceipt} {
 		if known[kind] < cases/250 {
 			t.Errorf("only %d of kind %s are known", known[kind], kind)
 		}
@@ -133,7 +134,7 @@ func follow(t *testing.T, l *Log) *countedLog {
 
 // known is a decision that is found without its line.
 func known(id string, policies ...string) Entry {
-	return Entry{ID: id, Kind: KindDecision, Tenant: "acme", Decision: &Decision{Determining: policies},
+	return Entry{ID: id, Kind: format.KindDecision, Tenant: "acme", Decision: &Decision{Determining: policies},
 		Request: &Request{Asked: &evaluation.Request{Subject: evaluation.Entity{Type: "user", ID: "subject-of-" + id}, Resource: evaluation.Entity{Type: "doc", ID: "plan"}}}}
 }
 
@@ -303,7 +304,7 @@ func TestTheIndexCatchesUp(t *testing.T) {
 			if round == 1 { // more than the index has room for
 				e = known(id, policies...)
 			}
-			mustAppend(t, l, e, Entry{Kind: KindDecision, Decision: &Decision{Determining: []string{"\xff"}}})
+			mustAppend(t, l, e, Entry{Kind: format.KindDecision, Decision: &Decision{Determining: []string{"\xff"}}})
 		}
 		if round%2 != 0 {
 			close(c.free)

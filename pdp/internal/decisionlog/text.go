@@ -15,6 +15,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/evaluation"
+	"policy-service/pdp/internal/decisionlog/format"
 )
 
 // The lengths of a [Filter.Text], in characters.
@@ -78,7 +79,7 @@ func (r *Reader) Sieve(f Filter) *Sieve {
 func (f Filter) sieve() Sieve {
 	quoted := quote(nil, f.Text)
 	s := Sieve{filter: f, word: fold(nil, []byte(f.Text)), quoted: fold(nil, quoted[1:len(quoted)-1]), inherited: map[string]bool{}}
-	if f.Kind != "" && f.Kind != KindDecision {
+	if f.Kind != "" && f.Kind != format.KindDecision {
 		s.kind = quote([]byte(`"kind":`), f.Kind)
 	}
 	return s

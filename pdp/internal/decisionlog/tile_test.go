@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"policy-service/pdp/internal/decisionlog/format"
 	"sync"
 	"testing"
 
@@ -163,14 +164,14 @@ func TestWitnessedIsOfThisLog(t *testing.T) {
 		"of more records":   {ahead.Note, ErrForked},
 		"with a lost line":  {bytes.Replace(signed.Note, []byte("\n\n"), []byte("\n"), 1), nil},
 		"no checkpoint":     {[]byte("x"), nil},
-		"of too many bytes": {bytes.Repeat([]byte("x"), MaxCheckpointBytes+1), nil},
+		"of too many bytes": {bytes.Repeat([]byte("x"), format.MaxCheckpointBytes+1), nil},
 	} {
-		must(t, os.WriteFile(filepath.Join(l.data, WitnessedFile), c.note, 0o600))
+		must(t, os.WriteFile(filepath.Join(l.data, format.WitnessedFile), c.note, 0o600))
 		if got, err := l.Witnessed(); err == nil || c.want != nil && !errors.Is(err, c.want) {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		}
 	}
-	must(t, os.WriteFile(filepath.Join(l.data, WitnessedFile), nil, 0o600))
+	must(t, os.WriteFile(filepath.Join(l.data, format.WitnessedFile), nil, 0o600))
 	var unverified *note.UnverifiedNoteError
 	if _, err := l.Witnessed(); err == nil || errors.As(err, &unverified) {
 		t.Errorf("an empty file: %v", err)

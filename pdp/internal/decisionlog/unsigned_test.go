@@ -17,6 +17,7 @@ import (
 
 	"policy-service/pdp/decisionlog/verify"
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/journal"
 	"policy-service/pdp/pdptest/crashedlog"
 )
@@ -32,11 +33,11 @@ type edited struct {
 
 func edit(t *testing.T, data string, do func(*edited)) {
 	t.Helper()
-	db, err := bbolt.Open(filepath.Join(data, decisionlog.LogDir, "00000001.db"), 0o600, nil)
+	db, err := bbolt.Open(filepath.Join(data, format.LogDir, "00000001.db"), 0o600, nil)
 	must(t, err)
 	err = db.Update(func(tx *bbolt.Tx) error {
 		e := &edited{t: t, data: data, tx: tx}
-		err := e.bucket(decisionlog.BucketHashes).ForEach(func(_, v []byte) error {
+		err := e.bucket(format.BucketHashes).ForEach(func(_, v []byte) error {
 			for e.size++; len(v) > 0; v = v[tlog.HashSize:] {
 				e.stored = append(e.stored, tlog.Hash(v[:tlog.HashSize]))
 			}
@@ -68,7 +69,7 @@ func (e *edited) ok(err error) {
 
 // add adds a record like the last one.
 func (e *edited) add() {
-	line := e.bucket(decisionlog.BucketRecords).Get(key(e.size - 1))
+	line := e.bucket(format.BucketRecords).Get(key(e.size - 1))
 	e.append([]byte(strings.Replace(string(line), fmt.Sprintf(`{"sequence":%d`, e.size-1), fmt.Sprintf(`{"sequence":%d`, e.size), 1)))
 }
 
@@ -79,14 +80,14 @@ func (e *edited) append(line []byte) {
 	for _, h := range hashes {
 		value = append(value, h[:]...)
 	}
-	e.ok(errors.Join(e.bucket(decisionlog.BucketRecords).Put(key(e.size), line), e.bucket(decisionlog.BucketHashes).Put(key(e.size), value)))
+	e.ok(errors.Join(e.bucket(format.BucketRecords).Put(key(e.size), line), e.bucket(format.BucketHashes).Put(key(e.size), value)))
 	e.stored, e.size = append(e.stored, hashes...), e.size+1
 }
 
 func (e *edited) meta(name string, value []byte) {
-	e.ok(e.bucket(decisionlog.BucketMeta).Delete([]byte(name)))
+	e.ok(e.bucket(format.BucketMeta).Delete([]byte(name)))
 	if value != nil {
-		e.ok(e.bucket(decisionlog.BucketMeta).Put([]byte(name), value))
+		e.ok(e.bucket(format.BucketMeta).Put([]byte(name), value))
 	}
 }
 
@@ -97,7 +98,7 @@ func stopped(t *testing.T) (data string) {
 	log, err := decisionlog.Open(data, decisionlog.Options{})
 	for n := range 4 {
 		if err == nil {
-			err = log.Append(t.Context(), []decisionlog.Entry{{ID: fmt.Sprint(n), Kind: decisionlog.KindDecision, Tenant: "t", Decision: &decisionlog.Decision{}}})
+			err = log.Append(t.Context(), []decisionlog.Entry{{ID: fmt.Sprint(n), Kind: format.KindDecision, Tenant: "t", Decision: &decisionlog.Decision{}}})
 		}
 	}
 	if err == nil {
@@ -141,7 +142,7 @@ func TestNoUnsignedTailIsSignedInSilence(t *testing.T) {
 	tail := func(from, to int64, cause string) []verify.Tail {
 		return []verify.Tail{{From: from, To: to, Cause: cause}}
 	}
-	cleanAt := func(n uint64) func(*edited) { return func(e *edited) { e.meta(decisionlog.MetaClean, key(n)) } }
+	cleanAt := func(n uint64) func(*edited) { return func(e *edited) { e.meta(format.MetaClean, key(n)) } }
 	for name, c := range map[string]struct {
 		do      []func(*edited)
 		want    []verify.Tail
@@ -150,19 +151,19 @@ func TestNoUnsignedTailIsSignedInSilence(t *testing.T) {
 		"nothing":              {nil, nil, 0},
 		"a record":             {[]func(*edited){func(e *edited) { e.add() }}, tail(5, 5, "wrong"), 1},
 		"two as if all closed": {[]func(*edited){func(e *edited) { e.add(); e.add() }, cleanAt(7)}, tail(5, 6, "wrong"), 1},
-		"without a head":       {[]func(*edited){func(e *edited) { e.add(); e.meta(decisionlog.MetaHead, nil) }}, tail(5, 5, "missing"), 1},
-		"no head alone":        {[]func(*edited){func(e *edited) { e.meta(decisionlog.MetaHead, nil) }}, nil, 1},
+		"without a head":       {[]func(*edited){func(e *edited) { e.add(); e.meta(format.MetaHead, nil) }}, tail(5, 5, "missing"), 1},
+		"no head alone":        {[]func(*edited){func(e *edited) { e.meta(format.MetaHead, nil) }}, nil, 1},
 		"cut to a checkpoint, as if closed there": {[]func(*edited){func(e *edited) {
 			for n := uint64(1); n < e.size; n++ {
-				e.ok(errors.Join(e.bucket(decisionlog.BucketRecords).Delete(key(n)), e.bucket(decisionlog.BucketHashes).Delete(key(n))))
+				e.ok(errors.Join(e.bucket(format.BucketRecords).Delete(key(n)), e.bucket(format.BucketHashes).Delete(key(n))))
 			}
-			c := e.bucket(decisionlog.BucketCheckpoints).Cursor()
+			c := e.bucket(format.BucketCheckpoints).Cursor()
 			for k, _ := c.First(); k != nil; k, _ = c.Next() {
 				if binary.BigEndian.Uint64(k) > 1 {
 					e.ok(c.Delete())
 				}
 			}
-			e.ok(os.Remove(filepath.Join(e.data, decisionlog.CheckpointFile))) // else it is refused
+			e.ok(os.Remove(filepath.Join(e.data, format.CheckpointFile))) // else it is refused
 		}, cleanAt(1)}, nil, 1},
 	} {
 		data := stopped(t)
@@ -188,7 +189,7 @@ func TestNoUnsignedTailIsSignedInSilence(t *testing.T) {
 				named = append(named, verify.Tail{From: int64(one.From), To: int64(one.To), Cause: one.Cause})
 			}
 			return nil
-		}, decisionlog.EventSegment)
+		}, format.EventSegment)
 		if err = errors.Join(err, reader.Close()); err != nil || !reflect.DeepEqual(named, c.want) {
 			t.Errorf("%s: the next segment names %+v, %v", name, named, err)
 		}
@@ -198,7 +199,7 @@ func TestNoUnsignedTailIsSignedInSilence(t *testing.T) {
 // copied is a data directory as it is at a moment.
 func copied(t *testing.T, data string) string {
 	to := filepath.Join(t.TempDir(), "data")
-	if err := errors.Join(os.CopyFS(to, os.DirFS(data)), os.Chmod(filepath.Join(to, decisionlog.KeyFile), 0o600)); err != nil {
+	if err := errors.Join(os.CopyFS(to, os.DirFS(data)), os.Chmod(filepath.Join(to, format.KeyFile), 0o600)); err != nil {
 		t.Error(err)
 	}
 	return to
@@ -233,7 +234,7 @@ func TestNoCrashHidesAnUnsignedTail(t *testing.T) {
 // frames does something to each of the frames that are in the first file of a journal, by its number, and mends the checksums.
 func frames(t *testing.T, data string, do func(file, head, content []byte, number uint64)) {
 	t.Helper()
-	name := filepath.Join(data, decisionlog.LogDir, "journal.0")
+	name := filepath.Join(data, format.LogDir, "journal.0")
 	b, err := os.ReadFile(name)
 	must(t, err)
 	table := crc32.MakeTable(crc32.Castagnoli)
@@ -305,7 +306,7 @@ func TestNoFrameWithoutTheKey(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		if all, details := events(t, data, decisionlog.EventCrash); len(all) != 3+c.left || !strings.Contains(string(details), `"cut_bytes":9437184,"cut_seconds":60`) {
+		if all, details := events(t, data, format.EventCrash); len(all) != 3+c.left || !strings.Contains(string(details), `"cut_bytes":9437184,"cut_seconds":60`) {
 			t.Errorf("%s: %q %s", name, all, details)
 		}
 	}
@@ -319,7 +320,7 @@ func TestACutEndShowsInAnExportOfTheFiles(t *testing.T) {
 	log, err := decisionlog.Open(data, decisionlog.Options{})
 	must(t, err)
 	for n := range 3 {
-		must(t, log.Append(t.Context(), []decisionlog.Entry{{ID: fmt.Sprint(n), Kind: decisionlog.KindDecision, Tenant: "t", Decision: &decisionlog.Decision{}}}))
+		must(t, log.Append(t.Context(), []decisionlog.Entry{{ID: fmt.Sprint(n), Kind: format.KindDecision, Tenant: "t", Decision: &decisionlog.Decision{}}}))
 		if n != 1 {
 			_, err = log.Checkpoint(t.Context())
 			must(t, err)
@@ -329,7 +330,7 @@ func TestACutEndShowsInAnExportOfTheFiles(t *testing.T) {
 	edit(t, data, func(e *edited) {
 		size = e.size
 		for n := size - 2; n < size; n++ {
-			must(t, errors.Join(e.bucket(decisionlog.BucketRecords).Delete(key(n)), e.bucket(decisionlog.BucketHashes).Delete(key(n))))
+			must(t, errors.Join(e.bucket(format.BucketRecords).Delete(key(n)), e.bucket(format.BucketHashes).Delete(key(n))))
 		}
 	})
 	if err := decisionlog.Read(data, func(s *decisionlog.Snapshot) error {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"policy-service/pdp/internal/decisionlog/format"
 	"slices"
 
 	"go.etcd.io/bbolt"
@@ -61,8 +62,8 @@ func (r *Reader) Vouched(ctx context.Context, visit func(r *Recorded, vouched bo
 			return err
 		}
 		t = trusted{end: tail.edge, tails: readTails(tx)}
-		meta := tx.Bucket([]byte(BucketMeta))
-		t.keys, _ = readNumber(meta.Get([]byte(MetaKeys)))
+		meta := tx.Bucket([]byte(format.BucketMeta))
+		t.keys, _ = readNumber(meta.Get([]byte(format.MetaKeys)))
 		k, _, err := keyInForce(r.data, newest.key)
 		if doubt := ""; err == nil {
 			if doubt, err = k.doubt(newest.number, tail.edge, meta); doubt == "" {

@@ -12,6 +12,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 )
 
 // TestWhatTheTreeVouchesFor alters one byte of a log at a time: a record, or a hash, of an old segment and of the newest. What
@@ -22,16 +23,16 @@ func TestWhatTheTreeVouchesFor(t *testing.T) {
 	log, err := decisionlog.Open(whole, decisionlog.Options{})
 	event := func(name string, keys uint64) uint64 {
 		if err == nil {
-			err = log.Append(t.Context(), []decisionlog.Entry{{ID: fmt.Sprint(name, keys), Kind: decisionlog.KindAdmin, Event: name, Keys: keys}})
+			err = log.Append(t.Context(), []decisionlog.Entry{{ID: fmt.Sprint(name, keys), Kind: format.KindAdmin, Event: name, Keys: keys}})
 		}
 		return log.Size() - 1
 	}
-	all1 := event(decisionlog.EventAPIKeys, 1)
+	all1 := event(format.EventAPIKeys, 1)
 	err = errors.Join(err, log.Rotate(t.Context()))
 	before := event("before", 0)
-	all2 := event(decisionlog.EventAPIKeys, 2)
+	all2 := event(format.EventAPIKeys, 2)
 	behind := event("behind", 0)
-	changed := event(decisionlog.EventAPIKeyRevoked, 3)
+	changed := event(format.EventAPIKeyRevoked, 3)
 	event("after", 0)
 	must(t, errors.Join(err, log.Close()))
 	// flip alters the last byte but one of a value.
@@ -52,7 +53,7 @@ func TestWhatTheTreeVouchesFor(t *testing.T) {
 			must(t, err)
 		}
 	}
-	const records, hashes = decisionlog.BucketRecords, decisionlog.BucketHashes
+	const records, hashes = format.BucketRecords, format.BucketHashes
 	for name, c := range map[string]struct {
 		do              func(data string)
 		visited         []uint64
@@ -72,7 +73,7 @@ func TestWhatTheTreeVouchesFor(t *testing.T) {
 			t.Parallel()
 			data := filepath.Join(t.TempDir(), "data")
 			must(t, os.CopyFS(data, os.DirFS(whole)))
-			_ = os.Chmod(filepath.Join(data, decisionlog.KeyFile), 0o600)
+			_ = os.Chmod(filepath.Join(data, format.KeyFile), 0o600)
 			c.do(data)
 			look := func(of interface {
 				Size() uint64
@@ -94,7 +95,7 @@ func TestWhatTheTreeVouchesFor(t *testing.T) {
 			reader, err := decisionlog.OpenReader(data)
 			must(t, err)
 			look(reader, func(visit func(*decisionlog.Recorded, bool) error) (decisionlog.Vouched, error) {
-				return reader.Vouched(t.Context(), visit, decisionlog.EventAPIKeys, decisionlog.EventAPIKeyRevoked)
+				return reader.Vouched(t.Context(), visit, format.EventAPIKeys, format.EventAPIKeyRevoked)
 			})
 			must(t, reader.Close())
 			log, err := decisionlog.Open(data, decisionlog.Options{})
@@ -102,7 +103,7 @@ func TestWhatTheTreeVouchesFor(t *testing.T) {
 				return // the last record is read by each start
 			}
 			look(log, func(visit func(*decisionlog.Recorded, bool) error) (decisionlog.Vouched, error) {
-				return log.Vouched(t.Context(), visit, decisionlog.EventAPIKeys, decisionlog.EventAPIKeyRevoked)
+				return log.Vouched(t.Context(), visit, format.EventAPIKeys, format.EventAPIKeyRevoked)
 			})
 			must(t, log.Close())
 		})

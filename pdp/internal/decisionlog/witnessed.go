@@ -9,6 +9,7 @@ import (
 	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
 
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/plainfile"
 )
 
@@ -16,7 +17,7 @@ import (
 // its keys signed it, and its tree is a beginning of the log's. The error is [ErrNotFound] if there is none. A checkpoint comes
 // with [ErrForked], too.
 func (r *Reader) Witnessed() (Checkpoint, error) {
-	signed, err := plainfile.Read(filepath.Join(r.data, WitnessedFile), MaxCheckpointBytes)
+	signed, err := plainfile.Read(filepath.Join(r.data, format.WitnessedFile), format.MaxCheckpointBytes)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Checkpoint{}, fmt.Errorf("%w: witnesses have cosigned no checkpoint", ErrNotFound)
 	}
@@ -25,10 +26,10 @@ func (r *Reader) Witnessed() (Checkpoint, error) {
 	}
 	c, err := r.OfThisLog(signed)
 	if err != nil {
-		return Checkpoint{}, fmt.Errorf("%s: %w", WitnessedFile, err)
+		return Checkpoint{}, fmt.Errorf("%s: %w", format.WitnessedFile, err)
 	}
 	if err := r.Continues(c); err != nil {
-		return c, fmt.Errorf("%s: %w", WitnessedFile, err)
+		return c, fmt.Errorf("%s: %w", format.WitnessedFile, err)
 	}
 	return c, nil
 }
@@ -65,5 +66,5 @@ func (r *Reader) Continues(c Checkpoint) error {
 
 // KeepWitnessed keeps a checkpoint for [Reader.Witnessed].
 func (l *Log) KeepWitnessed(signed []byte) error {
-	return plainfile.Replace(filepath.Join(l.data, WitnessedFile), signed)
+	return plainfile.Replace(filepath.Join(l.data, format.WitnessedFile), signed)
 }

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/index"
 )
 
@@ -313,7 +314,7 @@ func (w *writer) dropped(lost loss) []*call {
 	if lost.Count == 0 {
 		return nil
 	}
-	return []*call{w.own("", EventDropped, lost.details(map[string]any{}))}
+	return []*call{w.own("", format.EventDropped, lost.details(map[string]any{}))}
 }
 
 // unavailable is the error of a log that failed.
@@ -347,7 +348,7 @@ func (w *writer) answer(calls []*call, err error) {
 // own is a call with a record of the log's own. caller is "" if no caller asked for it.
 func (w *writer) own(caller, event string, about any) *call {
 	p, err := prepare(&Entry{
-		Kind:    KindAdmin,
+		Kind:    format.KindAdmin,
 		Caller:  caller,
 		Event:   event,
 		Details: details(about),

@@ -23,6 +23,7 @@ import (
 	"policy-service/evaluation/authzenclient/approvals"
 	"policy-service/obligations"
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/mcp/internal/link"
 	"policy-service/pdp/internal/mcp/internal/people"
 	"policy-service/pdp/internal/server"
@@ -108,7 +109,7 @@ func driftsIn(t *testing.T, data string) (found []decisionlog.Recorded) {
 		mcptest.Must(t, err)
 		one, err := decisionlog.Parse(line.Line)
 		mcptest.Must(t, err)
-		if one.Event == decisionlog.EventToolDrift {
+		if one.Event == format.EventToolDrift {
 			found = append(found, *one)
 		}
 	}
@@ -150,7 +151,7 @@ func TestDriftIsRecorded(t *testing.T) {
 	var got []evaluation.Drift
 	for n, r := range driftsIn(t, data) {
 		got = append(got, driftOf(t, r))
-		if r.Kind != decisionlog.KindAdmin || r.Tenant != "acme" || r.RequestID != fmt.Sprint(n) {
+		if r.Kind != format.KindAdmin || r.Tenant != "acme" || r.RequestID != fmt.Sprint(n) {
 			t.Errorf("%+v", r)
 		}
 	}

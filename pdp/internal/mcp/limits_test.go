@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/mcp"
 	"policy-service/pdp/pdptest/mcptest"
 )
@@ -169,7 +170,7 @@ func TestAListCostsLittle(t *testing.T) {
 			orFail(t, err)
 			one, err := decisionlog.Parse(line.Line)
 			orFail(t, err)
-			if one.Names.Action.Name == "tools/list" || one.Kind == decisionlog.KindPossible {
+			if one.Names.Action.Name == "tools/list" || one.Kind == format.KindPossible {
 				kinds, bytes = append(kinds, fmt.Sprint(one.Kind, " ", len(one.Items))), bytes+len(line.Line)
 			}
 		}

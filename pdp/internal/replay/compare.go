@@ -17,6 +17,7 @@ import (
 	"policy-service/obligations"
 	"policy-service/pdp"
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/recorder"
 )
 
@@ -492,7 +493,7 @@ func (t *tally) group(one *Change) {
 	from, to := brief(one.Was), brief(one.Is)
 	text, _ := json.Marshal([]any{one.Class, from, to})
 	g, found := t.groups[string(text)]
-	at := one.Recorded.Time.UTC().Format(decisionlog.TimeLayout)
+	at := one.Recorded.Time.UTC().Format(format.TimeLayout)
 	if !found {
 		g = &Group{Class: one.Class, From: from, To: to, First: at, example: one, smallest: one.leaf, chosen: one.Recorded.ID, distinct: map[uint64]bool{}}
 		for n := range g.counts {

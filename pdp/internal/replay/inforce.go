@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/recorder"
 )
 
@@ -22,7 +23,7 @@ func InForce(ctx context.Context, from Source) (*Side, error) {
 	}
 	var err error
 	if log, is := from.(ofLog); is {
-		err = log.Events(ctx, look, decisionlog.EventBundleLoaded)
+		err = log.Events(ctx, look, format.EventBundleLoaded)
 	} else {
 		err = eachLoaded(ctx, from, look)
 	}
@@ -51,11 +52,11 @@ func eachLoaded(ctx context.Context, from Source, look func(*decisionlog.Recorde
 		if err != nil {
 			return err
 		}
-		if !bytes.Contains(r.Line, []byte(decisionlog.EventBundleLoaded)) {
+		if !bytes.Contains(r.Line, []byte(format.EventBundleLoaded)) {
 			continue
 		}
 		one, err := decisionlog.Parse(r.Line)
-		if err == nil && one.Kind == decisionlog.KindAdmin && one.Event == decisionlog.EventBundleLoaded {
+		if err == nil && one.Kind == format.KindAdmin && one.Event == format.EventBundleLoaded {
 			err = look(one)
 		}
 		if err != nil {

@@ -9,6 +9,7 @@ import (
 	"policy-service/evaluation"
 	"policy-service/pdp"
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/recorder"
 )
 
@@ -105,7 +106,7 @@ func recheck(ctx context.Context, q question, then *bundles, limits evaluation.L
 	}
 	if part := differs(was, is, len(call.Hidden) > 0); part != "" {
 		one.diff = &Difference{
-			ID: q.ID, Sequence: q.Sequence, Time: q.Time.UTC().Format(decisionlog.TimeLayout), Tenant: q.Tenant, Bundle: q.Bundle,
+			ID: q.ID, Sequence: q.Sequence, Time: q.Time.UTC().Format(format.TimeLayout), Tenant: q.Tenant, Bundle: q.Bundle,
 			Part: part, Recorded: was, Policies: is,
 		}
 	}

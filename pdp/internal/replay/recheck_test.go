@@ -19,6 +19,7 @@ import (
 	"policy-service/pdp/decisionlog/verify"
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/export"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/mask"
 	"policy-service/pdp/internal/decisionlog/recorder"
 	"policy-service/pdp/internal/replay"
@@ -58,7 +59,7 @@ func (a *archive) Record(ctx context.Context, all []pdp.Record) error {
 func open(t *testing.T) *archive {
 	a := &archive{t: t, dir: t.TempDir(), now: time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC)}
 	var err error
-	a.log, err = decisionlog.Open(a.dir, decisionlog.Options{Kinds: []string{decisionlog.KindApproval}})
+	a.log, err = decisionlog.Open(a.dir, decisionlog.Options{Kinds: []string{format.KindApproval}})
 	must(t, err)
 	t.Cleanup(func() { _ = a.log.Close() })
 	a.bundles, err = decisionlog.OpenBundles(a.dir)

@@ -12,6 +12,7 @@ import (
 	"policy-service/evaluation"
 	"policy-service/pdp"
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 )
 
 // Votes says which votes on record the candidate would not let their people cast. Who stands in for another is not asked about: the
@@ -71,7 +72,7 @@ type recordedVote struct {
 
 // isVote reports whether a record is that of a vote.
 func isVote(r *decisionlog.Recorded) bool {
-	return r.Kind == decisionlog.KindApproval && slices.Contains([]string{"approve", "deny", "delegate"}, r.Event)
+	return r.Kind == format.KindApproval && slices.Contains([]string{"approve", "deny", "delegate"}, r.Event)
 }
 
 // vote asks both bundles whether the person of a vote may cast it.
@@ -144,7 +145,7 @@ func (t *tally) vote(one *Change) {
 		return
 	}
 	all.Lost++
-	at := one.Recorded.Time.UTC().Format(decisionlog.TimeLayout)
+	at := one.Recorded.Time.UTC().Format(format.TimeLayout)
 	key, _ := json.Marshal([]any{v.By, one.Recorded.Tenant, v.Template, v.is.Own, v.was.Determining, v.is.Determining})
 	l, found := t.lost[string(key)]
 	if !found {

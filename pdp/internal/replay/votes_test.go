@@ -11,6 +11,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/replay"
 )
 
@@ -24,7 +25,7 @@ func (a *archive) votes(tenant, event, more string) (id string) {
 	text, err := json.Marshal(details)
 	must(a.t, err)
 	must(a.t, a.log.Append(a.t.Context(), []decisionlog.Entry{{
-		ID: id, Kind: decisionlog.KindApproval, Tenant: tenant, Caller: "key:mia", Now: a.now, Event: event, Details: text,
+		ID: id, Kind: format.KindApproval, Tenant: tenant, Caller: "key:mia", Now: a.now, Event: event, Details: text,
 		Request: &decisionlog.Request{
 			Subject: jsontext.Value(`{"type":"user","id":"zoe"}`), Action: jsontext.Value(`{"name":"tool.invoke"}`),
 			Resource: jsontext.Value(`{"type":"tool","id":"t"}`), Context: jsontext.Value(`{"agent":{"type":"agent","id":"bot"}}`),

@@ -13,6 +13,7 @@ import (
 	"policy-service/evaluation/recent"
 	"policy-service/pdp"
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/recorder"
 )
 
@@ -142,7 +143,7 @@ func (w *work[T]) ask(ctx context.Context, o *Options, judge func(context.Contex
 }
 
 // ofBatch is in the record of a batch, and may be in others.
-var ofBatch = []byte(`"kind":"` + decisionlog.KindBatch + `"`)
+var ofBatch = []byte(`"kind":"` + format.KindBatch + `"`)
 
 // read reads a few records at a time. With an item of a batch comes the record of the batch, which stands before it.
 func read(ctx context.Context, from Source, give func([]raw) bool) error {
@@ -153,7 +154,7 @@ func read(ctx context.Context, from Source, give func([]raw) bool) error {
 			return err
 		}
 		if bytes.Contains(record.Line, ofBatch) {
-			if is, err := decisionlog.Parse(record.Line); err == nil && is.Kind == decisionlog.KindBatch {
+			if is, err := decisionlog.Parse(record.Line); err == nil && is.Kind == format.KindBatch {
 				batches[record.Log] = record.Record
 			}
 		}
@@ -188,7 +189,7 @@ func questionsIn(r raw, o *Options) (all []question, err error) {
 		return nil, nil
 	case o.votes && isVote(&resolved):
 		return []question{{Recorded: &resolved}}, nil
-	case resolved.Kind != decisionlog.KindDecision && resolved.Kind != decisionlog.KindPossible:
+	case resolved.Kind != format.KindDecision && resolved.Kind != format.KindPossible:
 		return nil, nil
 	case resolved.Items == nil:
 		return []question{asked(&resolved)}, nil
@@ -217,7 +218,7 @@ func (r raw) inheritsFrom() (none decisionlog.Record, err error) {
 	if err != nil || item.BatchID() == "" {
 		return none, err
 	}
-	if of, err := decisionlog.Parse(r.batch.Line); err == nil && of.Kind == decisionlog.KindBatch && of.ID == item.BatchID() {
+	if of, err := decisionlog.Parse(r.batch.Line); err == nil && of.Kind == format.KindBatch && of.ID == item.BatchID() {
 		return r.batch, nil
 	}
 	return none, nil

@@ -27,6 +27,7 @@ import (
 
 	"policy-service/pdp"
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/index"
 	"policy-service/pdp/internal/mcp"
 	"policy-service/pdp/internal/server"
@@ -228,7 +229,7 @@ var troubles = map[string]func(t *testing.T) (before, after model.Vector){
 			server.TuneLog(c, func(o *decisionlog.Options, keep *decisionlog.Retention) { o.SegmentBytes, keep.Bytes = 64<<10, 1 })
 		})
 		before = scrape(t, s.URL)
-		must(t, os.Mkdir(filepath.Join(data, decisionlog.LogDir, "00000001.db.1.next"), 0o700)) // it cannot be finished, nor passed over
+		must(t, os.Mkdir(filepath.Join(data, format.LogDir, "00000001.db.1.next"), 0o700)) // it cannot be finished, nor passed over
 		return before, untilSealed(t, s, "policy_service_log_retention_failures_total")
 	},
 	"PolicyServiceLogUnsigned": func(t *testing.T) (before, after model.Vector) {
@@ -239,14 +240,14 @@ var troubles = map[string]func(t *testing.T) (before, after model.Vector){
 		s := pdptest.Start(t, telling(), withData(data), withToken(file))
 		before = scrapeAs(t, "Bearer "+token, s.URL)
 		stopAndWait(t, s)
-		db, err := bbolt.Open(filepath.Join(data, decisionlog.LogDir, "00000001.db"), 0o600, nil)
+		db, err := bbolt.Open(filepath.Join(data, format.LogDir, "00000001.db"), 0o600, nil)
 		must(t, err)
 		must(t, db.Update(func(tx *bbolt.Tx) error { // the last checkpoint is gone, and with it what vouches for the records
-			signed := tx.Bucket([]byte(decisionlog.BucketCheckpoints)).Cursor()
+			signed := tx.Bucket([]byte(format.BucketCheckpoints)).Cursor()
 			if k, _ := signed.Last(); k == nil {
 				t.Error("there is no checkpoint")
 			}
-			return errors.Join(signed.Delete(), tx.Bucket([]byte(decisionlog.BucketMeta)).Put([]byte(decisionlog.MetaHead), []byte("no head")))
+			return errors.Join(signed.Delete(), tx.Bucket([]byte(format.BucketMeta)).Put([]byte(format.MetaHead), []byte("no head")))
 		}))
 		must(t, db.Close())
 		return before, scrapeAs(t, "Bearer "+token, pdptest.Start(t, telling(), withData(data), withToken(file)).URL)
@@ -368,7 +369,7 @@ var troubles = map[string]func(t *testing.T) (before, after model.Vector){
 	},
 	"PolicyServiceIndexFailing": func(t *testing.T) (before, after model.Vector) {
 		data := t.TempDir()
-		must(t, os.Mkdir(filepath.Join(data, decisionlog.LogDir), 0o700))
+		must(t, os.Mkdir(filepath.Join(data, format.LogDir), 0o700))
 		must(t, os.WriteFile(filepath.Join(data, index.Dir), nil, 0o600)) // it is to be a directory
 		s := pdptest.Start(t, telling(), withData(data), func(c *server.Config) {
 			server.TuneLog(c, func(o *decisionlog.Options, _ *decisionlog.Retention) { o.SegmentBytes = 64 << 10 })

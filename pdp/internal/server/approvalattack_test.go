@@ -18,7 +18,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"policy-service/pdp/internal/approval"
-	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/journal"
 	"policy-service/pdp/internal/server/auth"
 )
@@ -249,16 +249,16 @@ type evilLog struct {
 
 func readEvilLog(data string) *evilLog {
 	l := &evilLog{data: data, lines: map[uint64][]byte{}}
-	l.segments, _ = filepath.Glob(filepath.Join(data, decisionlog.LogDir, "????????.db"))
+	l.segments, _ = filepath.Glob(filepath.Join(data, format.LogDir, "????????.db"))
 	slices.Sort(l.segments)
 	for _, name := range l.segments {
 		first := ^uint64(0)
 		_ = look(name, func(tx *bbolt.Tx) error {
-			_ = tx.Bucket([]byte(decisionlog.BucketRecords)).ForEach(func(k, v []byte) error {
+			_ = tx.Bucket([]byte(format.BucketRecords)).ForEach(func(k, v []byte) error {
 				l.lines[binary.BigEndian.Uint64(k)] = slices.Clone(v)
 				return nil
 			})
-			return tx.Bucket([]byte(decisionlog.BucketHashes)).ForEach(func(k, v []byte) error {
+			return tx.Bucket([]byte(format.BucketHashes)).ForEach(func(k, v []byte) error {
 				first = min(first, binary.BigEndian.Uint64(k))
 				l.size = max(l.size, binary.BigEndian.Uint64(k)+1)
 				for ; len(v) >= tlog.HashSize; v = v[tlog.HashSize:] {
@@ -327,12 +327,12 @@ func (l *evilLog) rewrite(from uint64, lines [][]byte, checkpoints bool) error {
 	_ = os.Chmod(name, 0o600)
 	l.hashes = l.hashes[:tlog.StoredHashCount(int64(from))]
 	return editFile(name, func(tx *bbolt.Tx) error {
-		records, hashes, ids := tx.Bucket([]byte(decisionlog.BucketRecords)), tx.Bucket([]byte(decisionlog.BucketHashes)), tx.Bucket([]byte(decisionlog.BucketIDs))
+		records, hashes, ids := tx.Bucket([]byte(format.BucketRecords)), tx.Bucket([]byte(format.BucketHashes)), tx.Bucket([]byte(format.BucketIDs))
 		for n := from; n < l.size; n++ {
 			_, _ = records.Delete(number(n)), hashes.Delete(number(n))
 		}
 		if checkpoints {
-			signed := tx.Bucket([]byte(decisionlog.BucketCheckpoints))
+			signed := tx.Bucket([]byte(format.BucketCheckpoints))
 			var gone [][]byte
 			_ = signed.ForEach(func(k, _ []byte) error {
 				if binary.BigEndian.Uint64(k) > from {
@@ -446,17 +446,17 @@ func (m *hostileModel) editedJournal() string {
 	kind, back := m.rng.IntN(4), uint64(m.rng.IntN(4))
 	filled := uint64(0)
 	err := editFile(name, func(tx *bbolt.Tx) error {
-		meta := tx.Bucket([]byte(decisionlog.BucketMeta))
-		value := slices.Clone(meta.Get([]byte(decisionlog.MetaJournal)))
+		meta := tx.Bucket([]byte(format.BucketMeta))
+		value := slices.Clone(meta.Get([]byte(format.MetaJournal)))
 		if len(value) != 24 {
 			return errors.New("no journal counts")
 		}
 		filled = binary.BigEndian.Uint64(value[16:])
 		binary.BigEndian.PutUint64(value[16:], filled-min(back, filled))
-		return meta.Put([]byte(decisionlog.MetaJournal), value)
+		return meta.Put([]byte(format.MetaJournal), value)
 	})
 	changed := 0
-	for _, path := range journal.Paths(filepath.Join(m.data, decisionlog.LogDir)) {
+	for _, path := range journal.Paths(filepath.Join(m.data, format.LogDir)) {
 		if b, readErr := os.ReadFile(path); readErr == nil && len(b) > 8192 {
 			changed += m.editFrames(b, kind, filled-min(back, filled))
 			must(m.t, os.WriteFile(path, b, 0o600))
@@ -520,7 +520,7 @@ func (m *hostileModel) editedIDs() string {
 	kind := m.rng.IntN(3)
 	_ = os.Chmod(name, 0o600)
 	err := editFile(name, func(tx *bbolt.Tx) error {
-		ids := tx.Bucket([]byte(decisionlog.BucketIDs))
+		ids := tx.Bucket([]byte(format.BucketIDs))
 		all := map[string][]byte{}
 		_ = ids.ForEach(func(k, v []byte) error { all[string(k)] = slices.Clone(v); return nil })
 		keys := slices.Sorted(maps.Keys(all))
@@ -634,7 +634,7 @@ func (m *hostileModel) removedLine() string {
 		_ = os.Chmod(name, 0o600)
 		_ = editFile(name, func(tx *bbolt.Tx) error {
 			for _, n := range takes {
-				_ = tx.Bucket([]byte(decisionlog.BucketRecords)).Delete(number(n))
+				_ = tx.Bucket([]byte(format.BucketRecords)).Delete(number(n))
 			}
 			return nil
 		})
@@ -643,7 +643,7 @@ func (m *hostileModel) removedLine() string {
 	created, last := string(l.lines[0]), l.lines[l.size-1]
 	var forged [][]byte
 	for i, n := range takes {
-		line := with(created, "sequence", fmt.Sprint(l.size+uint64(i)), "id", `"`+m.newID()+`"`, "time", `"`+field(last, "time")+`"`, "event", `"`+decisionlog.EventRedacted+`"`)
+		line := with(created, "sequence", fmt.Sprint(l.size+uint64(i)), "id", `"`+m.newID()+`"`, "time", `"`+field(last, "time")+`"`, "event", `"`+format.EventRedacted+`"`)
 		before, after, _ := strings.Cut(line, `"details":{`)
 		_, after, _ = strings.Cut(after, `}`)
 		line = fmt.Sprintf(`%s"details":{"sequence":%d,"id":%q,"reason":"asked for"}%s`, before, n, field(l.lines[n], "id"), after)
@@ -652,7 +652,7 @@ func (m *hostileModel) removedLine() string {
 	err := l.rewrite(l.size, forged, false)
 	_ = editFile(name, func(tx *bbolt.Tx) error {
 		for _, n := range takes {
-			_ = tx.Bucket([]byte(decisionlog.BucketRecords)).Delete(number(n))
+			_ = tx.Bucket([]byte(format.BucketRecords)).Delete(number(n))
 		}
 		return nil
 	})

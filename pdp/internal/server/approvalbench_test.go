@@ -21,6 +21,7 @@ import (
 	"policy-service/obligations"
 	"policy-service/pdp/internal/approval"
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/server"
 	"policy-service/pdp/internal/server/auth"
 	"policy-service/pdp/pdptest"
@@ -295,7 +296,7 @@ func appendDecisions(b *testing.B, data string, records int) {
 		entries := make([]decisionlog.Entry, 1000)
 		for i := range entries {
 			id := fmt.Sprintf("0197f0c0-0000-7000-8000-%012d", n+i)
-			entries[i] = decisionlog.Entry{ID: id, Kind: decisionlog.KindDecision, Tenant: "default", Caller: "key:pep", RequestID: "r-" + id,
+			entries[i] = decisionlog.Entry{ID: id, Kind: format.KindDecision, Tenant: "default", Caller: "key:pep", RequestID: "r-" + id,
 				Request: &decisionlog.Request{
 					Subject: jsontext.Value(fmt.Sprintf(`{"type":"agent","id":"bot%d"}`, i)), Action: jsontext.Value(`{"name":"tool.invoke"}`),
 					Resource: jsontext.Value(`{"type":"tool","id":"tickets:create_ticket","properties":{"impact":"write"}}`),

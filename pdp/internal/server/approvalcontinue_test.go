@@ -14,7 +14,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp/internal/approval"
-	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/pdptest"
 )
 
@@ -193,7 +193,7 @@ func (c *counter) isOnRecord(s shape, id, decision string) {
 		if json.Unmarshal([]byte(line), &r) != nil {
 			continue
 		}
-		if r.Kind == decisionlog.KindApproval {
+		if r.Kind == format.KindApproval {
 			steps = append(steps, r.Event)
 		}
 		switch {

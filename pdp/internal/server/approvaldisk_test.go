@@ -13,6 +13,7 @@ import (
 	"policy-service/evaluation"
 	"policy-service/pdp/internal/approval"
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/server"
 	"policy-service/pdp/pdptest/memorydisk"
 )
@@ -32,7 +33,7 @@ func unrecordedApprovals(t *testing.T, mode decisionlog.Mode) {
 	var dir string
 	c := openDesk(t, triesAgainSoon, func(config *server.Config) { // the log alone: the approvals have room
 		config.DecisionLog.Mode = mode
-		dir = filepath.Join(config.Data, decisionlog.LogDir)
+		dir = filepath.Join(config.Data, format.LogDir)
 		must(t, os.Mkdir(dir, 0o700))
 		memorydisk.Mount(t, dir, "size=24m", 0)
 	})

@@ -15,7 +15,7 @@ import (
 
 	"policy-service/pdp"
 	"policy-service/pdp/internal/approval"
-	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/server"
 	"policy-service/pdp/internal/server/auth"
 	"policy-service/pdp/internal/server/doctor"
@@ -167,12 +167,12 @@ func TestOlderLogKeepsServerFromStarting(t *testing.T) {
 	must(t, c.Stop(t.Context()))
 	const segment = "log/00000001.db"
 	older := c.file(segment)
-	checkpoint := c.file(decisionlog.CheckpointFile)
+	checkpoint := c.file(format.CheckpointFile)
 	c.open(pdptest.Bundle(approvalFiles()))
 	c.asks("pep", tool("push", push))
 	c.refusesToStart(func() {
 		c.write(segment, older)
-		c.write(decisionlog.CheckpointFile, checkpoint)
+		c.write(format.CheckpointFile, checkpoint)
 		has(t, c.doctor(), "older copy")
 	}, "older copy")
 }

@@ -27,7 +27,7 @@ import (
 	"policy-service/pdp/internal/approval"
 	"policy-service/pdp/internal/boltfile"
 	"policy-service/pdp/internal/cluster"
-	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/server"
 	"policy-service/pdp/internal/server/auth"
 	"policy-service/pdp/pdptest"
@@ -623,7 +623,7 @@ func (m *hostileModel) forgery() {
 
 // refuted says why a yes should not have been, "" if it is right.
 func (m *hostileModel) refuted(y yesSaid, lines []logged) string {
-	at := slices.IndexFunc(lines, func(l logged) bool { return l.RequestID == y.id && l.Kind == decisionlog.KindDecision })
+	at := slices.IndexFunc(lines, func(l logged) bool { return l.RequestID == y.id && l.Kind == format.KindDecision })
 	if at < 0 || !lines[at].Decision || len(lines[at].Discharged) != 1 {
 		return "no record says that an approval was used"
 	}
@@ -679,7 +679,7 @@ func carried(lines []logged, id string, y yesSaid, quorum, uses int, said map[st
 				revoked[key.Name] = true
 			}
 		}
-		if l.Kind == decisionlog.KindDecision && l.Decision && len(l.Discharged) == 1 && l.Discharged[0].Approval == id {
+		if l.Kind == format.KindDecision && l.Decision && len(l.Discharged) == 1 && l.Discharged[0].Approval == id {
 			if round := l.Discharged[0].Continues; round.Round > 0 {
 				went[round] = true
 			} else if used[l.ID] = true; l.ID == y.continues.Decision {

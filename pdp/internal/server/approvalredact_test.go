@@ -16,7 +16,7 @@ import (
 	"policy-service/pdp/approval/webhook"
 	"policy-service/pdp/decisionlog/verify"
 	"policy-service/pdp/internal/approval"
-	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/server"
 	"policy-service/pdp/internal/server/auth"
 	"policy-service/pdp/pdptest"
@@ -166,7 +166,7 @@ func TestRedactionThatWasInterruptedIsCompleted(t *testing.T) {
 	t.Parallel()
 	c := openCounter(t)
 	id := c.denied()
-	stays := filepath.Join(c.data, decisionlog.LogDir, "00000001.db.1.next") // where a new file would stand
+	stays := filepath.Join(c.data, format.LogDir, "00000001.db.1.next") // where a new file would stand
 	must(t, os.Mkdir(stays, 0o700))
 	has(t, c.redacts(id, "", http.StatusServiceUnavailable), "not all of its records")
 	if names := c.holding(secretWord); len(names) == 0 || slices.Contains(names, "/"+approval.FileName) {

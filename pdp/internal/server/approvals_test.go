@@ -16,7 +16,7 @@ import (
 
 	"policy-service/pdp"
 	"policy-service/pdp/decisionlog/verify"
-	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/server"
 	"policy-service/pdp/internal/server/auth"
 	"policy-service/pdp/pdptest"
@@ -406,7 +406,7 @@ func (c *counter) log() (steps []string, spent int) {
 		if r.Kind == "approval" {
 			steps = append(steps, r.Event)
 		}
-		if r.Kind == decisionlog.KindDecision && r.Decision {
+		if r.Kind == format.KindDecision && r.Decision {
 			spent += len(r.Discharged)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"policy-service/pdp/internal/backup"
 	"policy-service/pdp/internal/capability"
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/recorder"
 	"policy-service/pdp/internal/plainfile"
 	"policy-service/pdp/internal/server/auth"
@@ -38,8 +39,8 @@ var (
 	}
 	storeFiles   = []kept{{name: approval.FileName}, {name: capability.FileName}}
 	privateFiles = []kept{
-		{name: decisionlog.KeyFile, without: "serve does not go on with the decision log, and exits with 2"},
-		{name: decisionlog.NextKeyFile},
+		{name: format.KeyFile, without: "serve does not go on with the decision log, and exits with 2"},
+		{name: format.NextKeyFile},
 		{name: maskKey.File, without: "masked values of before and after cannot be compared, and sealed evidence cannot be opened", anyLog: true},
 		{name: auth.RenewKey.File, anyLog: true},
 		{name: signing.File, without: "clients get new keys, and capability tokens of before are refused"},
@@ -123,7 +124,7 @@ func (s *Server) backUp(ctx context.Context, caller string, keys bool) (write fu
 		}
 	}()
 	m.head.Online = true
-	asked := recorder.Event{Name: decisionlog.EventBackup, Details: map[string]any{"caller": caller, "keys": keys}}
+	asked := recorder.Event{Name: format.EventBackup, Details: map[string]any{"caller": caller, "keys": keys}}
 	if err = s.decisions.events.Record(ctx, asked); err != nil {
 		return nil, nil, err
 	}

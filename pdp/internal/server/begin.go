@@ -9,6 +9,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/plainfile"
 	"policy-service/pdp/internal/server/auth"
 )
@@ -54,7 +55,7 @@ func BeginLog(data string) (ended []string, err error) {
 			ended = append(before.Begun.Ended, ended...)
 		}
 		about := begunAnew{Ended: ended}
-		if signed, err := plainfile.Read(filepath.Join(data, decisionlog.CheckpointFile), decisionlog.MaxCheckpointBytes); err == nil {
+		if signed, err := plainfile.Read(filepath.Join(data, format.CheckpointFile), format.MaxCheckpointBytes); err == nil {
 			if c, err := decisionlog.ParseCheckpoint(signed, nil); err == nil {
 				about.Origin, about.Size, about.Root = c.Origin, c.Size, c.Root.String()
 			}
@@ -67,7 +68,7 @@ func BeginLog(data string) (ended []string, err error) {
 	}
 	var others []string
 	for _, one := range append(storeFiles, privateFiles...) {
-		if !one.anyLog && one.name != decisionlog.KeyFile && one.name != decisionlog.NextKeyFile {
+		if !one.anyLog && one.name != format.KeyFile && one.name != format.NextKeyFile {
 			others = append(others, one.name)
 		}
 	}

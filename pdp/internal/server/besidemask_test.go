@@ -22,6 +22,7 @@ import (
 	"policy-service/evaluation/capability"
 	"policy-service/pdp/approval/webhook"
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/evidence"
 	"policy-service/pdp/internal/server"
 	"policy-service/pdp/internal/server/audit"
@@ -291,7 +292,7 @@ func guessing(t *testing.T, masks []string) (*wallet, *guesser) {
 		get("auditor", "/v1/log/export?"+form)
 	}
 	for line := range strings.SplitSeq(export, "\n") {
-		if r, err := decisionlog.Parse([]byte(line)); err == nil && r.Kind == decisionlog.KindDecision {
+		if r, err := decisionlog.Parse([]byte(line)); err == nil && r.Kind == format.KindDecision {
 			for _, of := range []string{"", "/proof", "/explain"} {
 				get("supervisor", "/v1/decisions/"+r.ID+of)
 			}

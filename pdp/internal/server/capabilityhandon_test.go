@@ -20,6 +20,7 @@ import (
 	"policy-service/evaluation/capability"
 	"policy-service/pdp/decisionlog/verify"
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/server"
 	"policy-service/pdp/internal/server/auth"
 	"policy-service/pdp/pdptest"
@@ -402,7 +403,7 @@ func killedUnderHandOn(t *testing.T, rounds int) {
 		switch c := r.Capability; {
 		case c != nil && c.Grants && len(c.Ancestors) == 1:
 			decided[c.ID] = c.Ancestors[0]
-		case r.Kind == decisionlog.KindCapability && r.Event == "granted":
+		case r.Kind == format.KindCapability && r.Event == "granted":
 			if must(t, json.Unmarshal(r.Details, &details)); len(details.Ancestors) == 1 {
 				stepped[details.Capability] = details.Ancestors[0]
 			}

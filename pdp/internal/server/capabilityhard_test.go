@@ -23,6 +23,7 @@ import (
 	"policy-service/pdp/approval/webhook"
 	"policy-service/pdp/decisionlog/verify"
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/server"
 	"policy-service/pdp/internal/server/auth"
 	"policy-service/pdp/pdptest"
@@ -312,7 +313,7 @@ func (k *killing) count(held []granted, rounds int) {
 	for line := range strings.SplitSeq(strings.TrimSpace(text), "\n") {
 		r, err := decisionlog.Parse([]byte(line))
 		must(k.t, err)
-		if r.Event == decisionlog.EventCrash {
+		if r.Event == format.EventCrash {
 			crashes++
 		}
 		if c := r.Capability; c != nil && r.Decision != nil && *r.Decision && c.Proof != nil {

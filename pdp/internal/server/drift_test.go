@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/server"
 	"policy-service/pdp/internal/server/auth"
 	"policy-service/pdp/pdptest"
@@ -21,7 +22,7 @@ const (
 // driftsOf are the drifts among records.
 func driftsOf(all []line) (found []line) {
 	for _, l := range all {
-		if l.Event == decisionlog.EventToolDrift {
+		if l.Event == format.EventToolDrift {
 			found = append(found, l)
 		}
 	}
@@ -92,7 +93,7 @@ func TestDrift(t *testing.T) {
 				"jira <nil> instructions <nil> sha256:a sha256:b",
 			}
 			for n, l := range found {
-				if n >= len(want) || driftDetails(l) != want[n] || l.Kind != decisionlog.KindAdmin || l.Tenant != "default" || l.Caller != "key:gateway" || l.RequestID != "r-1" || l.Decision != nil {
+				if n >= len(want) || driftDetails(l) != want[n] || l.Kind != format.KindAdmin || l.Tenant != "default" || l.Caller != "key:gateway" || l.RequestID != "r-1" || l.Decision != nil {
 					t.Errorf("%d: got %+v", n, l)
 				}
 			}

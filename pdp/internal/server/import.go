@@ -12,6 +12,7 @@ import (
 	store "policy-service/pdp/internal/capability"
 	"policy-service/pdp/internal/cluster"
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/recorder"
 	"policy-service/pdp/internal/plainfile"
 )
@@ -122,7 +123,7 @@ func (s *Server) importState(ctx context.Context) (done Imported, err error) {
 		done.Capabilities, err = s.capabilities.Broker.Store.Live()
 	}
 	if err == nil {
-		err = s.decisions.events.Record(ctx, recorder.Event{Name: decisionlog.EventImported, Details: done})
+		err = s.decisions.events.Record(ctx, recorder.Event{Name: format.EventImported, Details: done})
 	}
 	if err == nil {
 		err = c.Imported(ctx)

@@ -17,6 +17,7 @@ import (
 	"policy-service/obligations"
 	"policy-service/pdp"
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/server"
 	"policy-service/pdp/internal/server/auth"
 	"policy-service/pdp/internal/server/door"
@@ -121,7 +122,7 @@ func TestInProcess(t *testing.T) {
 	}
 	recorded := 0
 	for _, l := range lines(t, data) {
-		if l.Kind == decisionlog.KindDecision {
+		if l.Kind == format.KindDecision {
 			recorded++
 		}
 	}
@@ -270,7 +271,7 @@ func TestInProcessFails(t *testing.T) {
 		}
 		must(t, s.Stop(t.Context()))
 		for _, l := range lines(t, data) {
-			if l.Kind == decisionlog.KindDecision {
+			if l.Kind == format.KindDecision {
 				t.Errorf("%s: on record is %+v", name, l)
 			}
 		}

@@ -15,6 +15,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/server"
 	"policy-service/pdp/internal/server/auth"
 	"policy-service/pdp/internal/server/doctor"
@@ -111,7 +112,7 @@ func (d revokedDirs) attacks(t *testing.T) map[string]func(data string) {
 		"another member":        words(`"revoked":"`, `"created":"`),
 		"no record of all keys": words(`"event":"api_keys"`, `"event":"no_keys_"`),
 		"no records of keys": inSegment(func(tx *bbolt.Tx) error {
-			c := tx.Bucket([]byte(decisionlog.BucketRecords)).Cursor()
+			c := tx.Bucket([]byte(format.BucketRecords)).Cursor()
 			for k, v := c.First(); k != nil; k, v = c.Next() {
 				if bytes.Contains(v, []byte(`"api_key`)) {
 					if err := c.Delete(); err != nil {
@@ -122,17 +123,17 @@ func (d revokedDirs) attacks(t *testing.T) map[string]func(data string) {
 			return nil
 		}),
 		"another number": inSegment(func(tx *bbolt.Tx) error {
-			return tx.Bucket([]byte(decisionlog.BucketMeta)).Put([]byte(decisionlog.MetaKeys), []byte{0, 0, 0, 0, 0, 0, 0, 1})
+			return tx.Bucket([]byte(format.BucketMeta)).Put([]byte(format.MetaKeys), []byte{0, 0, 0, 0, 0, 0, 0, 1})
 		}),
 		"no head": inSegment(func(tx *bbolt.Tx) error {
-			return tx.Bucket([]byte(decisionlog.BucketMeta)).Delete([]byte(decisionlog.MetaHead))
+			return tx.Bucket([]byte(format.BucketMeta)).Delete([]byte(format.MetaHead))
 		}),
 		"the older segment":    back("log/00000001.db"),
 		"no segment":           func(data string) { _ = os.Remove(filepath.Join(data, "log/00000001.db")) },
 		"no log":               gone("log"),
-		"no keys of the log":   gone(decisionlog.KeyFile, decisionlog.PublicKeyFile),
-		"no checkpoint":        gone(decisionlog.CheckpointFile),
-		"the older checkpoint": back(decisionlog.CheckpointFile),
+		"no keys of the log":   gone(format.KeyFile, format.PublicKeyFile),
+		"no checkpoint":        gone(format.CheckpointFile),
+		"the older checkpoint": back(format.CheckpointFile),
 		"a restore that never was": func(data string) {
 			keys, err := auth.OpenKeys(d.before)
 			must(t, err)

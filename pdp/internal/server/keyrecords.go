@@ -10,6 +10,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/recorder"
 	"policy-service/pdp/internal/server/auth"
 )
@@ -43,7 +44,7 @@ func KeysOnRecord(ctx context.Context, log KeyLog, keys *auth.Keys) (known auth.
 			return fmt.Errorf("record %d says nothing of the API keys that can be read", r.Sequence)
 		}
 		said := details.Keys
-		if r.Event != decisionlog.EventAPIKeys {
+		if r.Event != format.EventAPIKeys {
 			said = []auth.RecordedKey{details.RecordedKey}
 			for _, one := range []*auth.RecordedKey{details.Before, details.After} {
 				if one != nil {
@@ -52,7 +53,7 @@ func KeysOnRecord(ctx context.Context, log KeyLog, keys *auth.Keys) (known auth.
 			}
 		}
 		for n, one := range said {
-			switch before := r.Event != decisionlog.EventAPIKeys && n < len(said)-1; {
+			switch before := r.Event != format.EventAPIKeys && n < len(said)-1; {
 			case vouched && details.InForce == nil && !before:
 				known.Take(one)
 			case !one.Revoked.IsZero(): // the rest does not count, but the revocation does
@@ -61,7 +62,7 @@ func KeysOnRecord(ctx context.Context, log KeyLog, keys *auth.Keys) (known auth.
 		}
 		return nil
 	}
-	v, err := log.Vouched(ctx, visit, decisionlog.EventAPIKeys, decisionlog.EventAPIKeyAdded, decisionlog.EventAPIKeyRevoked, decisionlog.EventAPIKeyChanged)
+	v, err := log.Vouched(ctx, visit, format.EventAPIKeys, format.EventAPIKeyAdded, format.EventAPIKeyRevoked, format.EventAPIKeyChanged)
 	if err != nil {
 		return nil, nil, fmt.Errorf("what the decision log says of the API keys cannot be read: %w", err)
 	}
@@ -124,7 +125,7 @@ func (d *decisionLog) followKeys(ctx context.Context, keys *auth.Keys) error {
 
 // allKeys is the record of all keys.
 func allKeys(keys *auth.Keys) recorder.Event {
-	return recorder.Event{Name: decisionlog.EventAPIKeys, Details: map[string]any{"keys": keys.OnRecord()}, Keys: keys.Number()}
+	return recorder.Event{Name: format.EventAPIKeys, Details: map[string]any{"keys": keys.OnRecord()}, Keys: keys.Number()}
 }
 
 func keyChanges(number uint64, events []auth.KeyEvent) (all []recorder.Event) {

@@ -13,6 +13,7 @@ import (
 	"policy-service/pdp"
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/c2sp"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/mask"
 	"policy-service/pdp/internal/decisionlog/recorder"
 	"policy-service/pdp/internal/decisionlog/witness"
@@ -122,7 +123,7 @@ func (s *Server) openLog(ctx context.Context) error {
 			},
 		},
 		Index: true,
-		Kinds: []string{decisionlog.KindApproval, decisionlog.KindCapability},
+		Kinds: []string{format.KindApproval, format.KindCapability},
 	}
 	if c := s.config.DecisionLog.Witnesses; c != nil && c.Required {
 		options.Refuse = func(now time.Time) error { return d.witnesses.Refuse(now) }
@@ -182,8 +183,8 @@ func (s *Server) recordWith(ctx context.Context, d *decisionLog) error {
 		Waits: door.EndShift,
 	}
 	program := map[string]any{"version": version.This().Version, "pid": os.Getpid()}
-	start := recorder.Event{Name: decisionlog.EventStart, Details: program}
-	configured := recorder.Event{Name: decisionlog.EventConfiguration, Details: ConfigForm.Values(s.config)}
+	start := recorder.Event{Name: format.EventStart, Details: program}
+	configured := recorder.Event{Name: format.EventConfiguration, Details: ConfigForm.Values(s.config)}
 	if err := d.events.Record(ctx, start, configured); err != nil {
 		return fmt.Errorf("the start cannot be recorded: %w; see to the disk of the data directory", err)
 	}
@@ -223,7 +224,7 @@ const stopWithin = 5 * time.Second
 // told to: the next start says that this one ended without a word.
 func (d *decisionLog) recordStop(ctx context.Context) error {
 	recorded := make(chan error, 1) // so that nothing waits if there is no receiver
-	go func() { recorded <- d.events.Record(ctx, recorder.Event{Name: decisionlog.EventStop}) }()
+	go func() { recorded <- d.events.Record(ctx, recorder.Event{Name: format.EventStop}) }()
 	err := context.DeadlineExceeded
 	select {
 	case err = <-recorded:
@@ -263,7 +264,7 @@ func (d *decisionLog) admit(b pdp.Incoming) error {
 	if len(b.Later) > 0 { // the digest is not that of the directory
 		details["later"] = b.Later
 	}
-	loaded := recorder.Event{Name: decisionlog.EventBundleLoaded, Details: details}
+	loaded := recorder.Event{Name: format.EventBundleLoaded, Details: details}
 	if err := d.events.Record(context.Background(), loaded); err != nil {
 		return fmt.Errorf("it cannot be recorded: %w", err)
 	}

@@ -10,6 +10,7 @@ import (
 	"policy-service/pdp"
 	"policy-service/pdp/decisionlog/verify"
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/server"
 	"policy-service/pdp/internal/server/auth"
 	"policy-service/pdp/pdptest"
@@ -77,7 +78,7 @@ func byID(all []line) map[string]line {
 
 func events(all []line, name string) (found []line) {
 	for _, l := range all {
-		if l.Kind == decisionlog.KindAdmin && l.Event == name {
+		if l.Kind == format.KindAdmin && l.Event == name {
 			found = append(found, l)
 		}
 	}

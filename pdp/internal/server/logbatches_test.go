@@ -12,6 +12,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/remote"
 	"policy-service/pdp/internal/httpclient"
 	"policy-service/pdp/internal/server"
@@ -21,11 +22,11 @@ import (
 // batchEntries are the record of a batch and n items of it, of which every third inherits
 // nothing, and the others a subject's properties and the context.
 func batchEntries(id, tenant, caller, context string, n int) []decisionlog.Entry {
-	entries := []decisionlog.Entry{{ID: id, Kind: decisionlog.KindBatch, Tenant: tenant, Caller: caller, Request: &decisionlog.Request{
+	entries := []decisionlog.Entry{{ID: id, Kind: format.KindBatch, Tenant: tenant, Caller: caller, Request: &decisionlog.Request{
 		Subject: jsontext.Value(`{"properties":{"team":"` + tenant + `-team"}}`), Context: jsontext.Value(context),
 	}}}
 	for i := range n {
-		e := decisionlog.Entry{ID: fmt.Sprintf("%s.%d", id, i), Kind: decisionlog.KindDecision, Tenant: tenant, Caller: caller,
+		e := decisionlog.Entry{ID: fmt.Sprintf("%s.%d", id, i), Kind: format.KindDecision, Tenant: tenant, Caller: caller,
 			Request: &decisionlog.Request{Subject: jsontext.Value(`{"type":"user","id":"` + tenant + `-user"}`), Action: jsontext.Value(`{"name":"inherit"}`),
 				Resource: jsontext.Value(fmt.Sprintf(`{"type":"doc","id":"doc-%d"}`, i))},
 			Decision: &decisionlog.Decision{Allow: i%2 == 0, Obligations: []evaluation.Obligation{{ID: "tell", Type: "notification"}}}}
@@ -64,7 +65,7 @@ func (o *office) batchPages(query string) (requests map[string]string, gone []st
 		for _, batch := range p.Batches {
 			i, err := decisionlog.Parse(batch)
 			must(o.t, err)
-			if batches[i.ID] != nil || i.Kind != decisionlog.KindBatch {
+			if batches[i.ID] != nil || i.Kind != format.KindBatch {
 				o.t.Errorf("the page has %s twice, or it is no batch's", i.ID)
 			}
 			batches[i.ID] = batch

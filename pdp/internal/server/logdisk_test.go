@@ -24,6 +24,7 @@ import (
 	"policy-service/pdp"
 	"policy-service/pdp/decisionlog/verify"
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/logging"
 	"policy-service/pdp/internal/server"
 	"policy-service/pdp/internal/server/auth"
@@ -189,10 +190,10 @@ func (c *child) recorded(trouble string) {
 	c.stop()
 	ids, troubles := 0, 0
 	for _, l := range lines(c.t, c.data) { // verified
-		if l.Kind != decisionlog.KindAdmin && !strings.HasSuffix(l.ID, ".1") {
+		if l.Kind != format.KindAdmin && !strings.HasSuffix(l.ID, ".1") {
 			ids++
 		}
-		if l.Event == decisionlog.EventResumed && l.Details["error"] == trouble {
+		if l.Event == format.EventResumed && l.Details["error"] == trouble {
 			troubles++
 		}
 	}
@@ -321,7 +322,7 @@ func TestReadOnlyRemountAnswersNothing(t *testing.T) {
 	t.Parallel()
 	// The log alone: what is open for writing keeps a file system from being remounted.
 	data := t.TempDir()
-	dir := filepath.Join(data, decisionlog.LogDir)
+	dir := filepath.Join(data, format.LogDir)
 	must(t, os.Mkdir(dir, 0o700))
 	memorydisk.Mount(t, dir, "size=64m", 0)
 	c := startChildOn(t, decisionlog.Strict, data)
@@ -373,7 +374,7 @@ func TestBestEffortAnswersWithoutTheDisk(t *testing.T) {
 	c.limit(unix.RLIM_INFINITY)
 	eventually(t, "it is ready", func() bool { _, text := c.ready(); return strings.Contains(text, `"status":"ready"`) })
 	c.stop()
-	if got := events(lines(t, c.data), decisionlog.EventResumed); len(got) == 0 || got[0].Details["dropped"] == nil {
+	if got := events(lines(t, c.data), format.EventResumed); len(got) == 0 || got[0].Details["dropped"] == nil {
 		t.Errorf("what is missing should be on record: %+v", got)
 	}
 }

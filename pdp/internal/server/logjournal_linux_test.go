@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/journal"
 	"policy-service/pdp/internal/server"
 	"policy-service/pdp/pdptest"
@@ -89,7 +90,7 @@ func TestFullDiskAtEachFile(t *testing.T) {
 
 	// Without the next segment the one before goes on.
 	segments := s.Log().Segments()
-	next := filepath.Join(data, decisionlog.LogDir, fmt.Sprintf(".prepared-%08d", segments[len(segments)-1].Number+1))
+	next := filepath.Join(data, format.LogDir, fmt.Sprintf(".prepared-%08d", segments[len(segments)-1].Number+1))
 	must(t, os.MkdirAll(filepath.Join(next, "full"), 0o700))
 	for range 4 << 20 / (24 << 10) { // twice what is a segment
 		if ask() != 200 {
@@ -105,7 +106,7 @@ func TestFullDiskAtEachFile(t *testing.T) {
 	stopAndWait(t, s)
 	records := 0
 	for _, l := range lines(t, data) { // verified
-		if l.Kind == decisionlog.KindDecision {
+		if l.Kind == format.KindDecision {
 			records++
 		}
 	}

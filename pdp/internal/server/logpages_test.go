@@ -15,6 +15,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/pdptest/night"
 )
 
@@ -23,7 +24,7 @@ func somebody(r *rand.Rand, id string) decisionlog.Entry {
 	entity := func(kind string) jsontext.Value {
 		return jsontext.Value(fmt.Sprintf(`{"type":%q,"id":"%s-%d"}`, kind, kind, r.IntN(4)))
 	}
-	return decisionlog.Entry{ID: id, Kind: decisionlog.KindDecision, Tenant: []string{"initech", "globex"}[r.IntN(2)], Caller: "key:pep",
+	return decisionlog.Entry{ID: id, Kind: format.KindDecision, Tenant: []string{"initech", "globex"}[r.IntN(2)], Caller: "key:pep",
 		Request: &decisionlog.Request{Subject: entity("user"), Action: jsontext.Value(`{"name":"read"}`), Resource: entity("doc")},
 		Decision: &decisionlog.Decision{Allow: r.IntN(2) == 0, Obligations: [][]evaluation.Obligation{nil, {{ID: "o", Type: "approval_required"}}}[r.IntN(2)], Determining: []string{fmt.Sprintf("p%d", r.IntN(3))},
 			Discharged: []evaluation.Met{{ID: "ask", Type: "approval_required", Approval: fmt.Sprintf("approval-%d", r.IntN(3))}}}}

@@ -12,6 +12,7 @@ import (
 
 	"policy-service/pdp/decisionlog/verify"
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/server"
 	"policy-service/pdp/pdptest"
 	"policy-service/pdp/pdptest/written"
@@ -54,7 +55,7 @@ func note(t *testing.T, s *pdptest.Server, text string) {
 // onDisk reports whether a text is in a file of the log.
 func onDisk(t *testing.T, data, text string) bool {
 	t.Helper()
-	names, err := filepath.Glob(filepath.Join(data, decisionlog.LogDir, "*"))
+	names, err := filepath.Glob(filepath.Join(data, format.LogDir, "*"))
 	must(t, err)
 	for _, name := range names {
 		if content, err := os.ReadFile(name); err == nil && bytes.Contains(content, []byte(text)) { // else it was replaced meanwhile
@@ -150,7 +151,7 @@ func TestRetentionThatFailsHoldsUpNothing(t *testing.T) {
 	s := pdptest.Start(t, telling(), withData(data), logTo(&told), func(c *server.Config) {
 		server.TuneLog(c, func(o *decisionlog.Options, keep *decisionlog.Retention) { o.SegmentBytes, keep.Bytes = 64<<10, 1 })
 	})
-	must(t, os.Mkdir(filepath.Join(data, decisionlog.LogDir, "00000001.db.1.next"), 0o700)) // it cannot be finished, nor passed over
+	must(t, os.Mkdir(filepath.Join(data, format.LogDir, "00000001.db.1.next"), 0o700)) // it cannot be finished, nor passed over
 	for n := range 20 {
 		note(t, s, fmt.Sprintf("note-%03d-%s", n, strings.Repeat("x", 16<<10)))
 	}
@@ -166,7 +167,7 @@ func TestRetentionThatFailsHoldsUpNothing(t *testing.T) {
 func TestWhatARedactionLeftIsFinishedWithoutRetention(t *testing.T) {
 	t.Parallel()
 	c := startChanging(t)
-	left := filepath.Join(c.data, decisionlog.LogDir, "00000001.db.1.next") // no record names it
+	left := filepath.Join(c.data, format.LogDir, "00000001.db.1.next") // no record names it
 	must(t, os.WriteFile(left, []byte("half a file"), 0o600))
 	if err := c.take(func(c *server.Config) { c.DecisionLog.Mask = nil }); err != nil { // which wakes it
 		t.Fatal(err)

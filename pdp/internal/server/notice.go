@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 
 	"policy-service/pdp"
-	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/recorder"
 	"policy-service/pdp/internal/server/auth"
 	"policy-service/pdp/internal/signing"
@@ -26,9 +26,9 @@ func (w *keyWatch) look() {
 		w.events.Soon(allKeys(known.Keys))
 	}
 	if now := w.signing.Current().KeyID(); now != w.kid {
-		name := decisionlog.EventSigningKeyChanged
+		name := format.EventSigningKeyChanged
 		if w.kid == "" {
-			name = decisionlog.EventSigningKey
+			name = format.EventSigningKey
 		}
 		w.events.Soon(recorder.Event{Name: name, Details: map[string]any{"kid": now}})
 		w.kid = now
@@ -47,7 +47,7 @@ func refusedEvent(inForce string, problems pdp.Problems, tenants []string) recor
 	}
 	tenants, _ = firstOf(tenants)
 	return recorder.Event{
-		Name:    decisionlog.EventBundleRefused,
+		Name:    format.EventBundleRefused,
 		Details: map[string]any{"in_force": inForce, "count": len(problems), "problems": texts, "tenants": tenants},
 	}
 }

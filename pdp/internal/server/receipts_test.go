@@ -14,6 +14,7 @@ import (
 
 	"policy-service/pdp"
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/server"
 	"policy-service/pdp/internal/server/auth"
 	"policy-service/pdp/pdptest"
@@ -62,7 +63,7 @@ func reported(all ...string) string {
 // receiptsOf are the receipts among records, as DECISION id:status….
 func receiptsOf(all []line) (found []string) {
 	for _, l := range all {
-		if l.Kind != decisionlog.KindReceipt {
+		if l.Kind != format.KindReceipt {
 			continue
 		}
 		text := fmt.Sprint(l.Details["decision"])
@@ -177,7 +178,7 @@ func TestReceipts(t *testing.T) {
 		}
 	}
 	for _, l := range all {
-		if l.Kind == decisionlog.KindReceipt && (l.Tenant != "default" || l.Caller != "key:pep" || l.RequestID != "r-1" || l.Decision != nil) {
+		if l.Kind == format.KindReceipt && (l.Tenant != "default" || l.Caller != "key:pep" || l.RequestID != "r-1" || l.Decision != nil) {
 			t.Errorf("got %+v", l)
 		}
 	}
@@ -231,7 +232,7 @@ func TestReceiptsOfOthersAreAnsweredLikeNone(t *testing.T) {
 		t.Errorf("its own: got %s", got)
 	}
 	stopAndWait(t, s)
-	if l := lines(t, data); l[len(l)-2].Kind != decisionlog.KindReceipt || l[len(l)-2].Tenant != "acme" || l[len(l)-2].Caller != "pep" {
+	if l := lines(t, data); l[len(l)-2].Kind != format.KindReceipt || l[len(l)-2].Tenant != "acme" || l[len(l)-2].Caller != "pep" {
 		t.Errorf("got %+v", l[len(l)-2])
 	}
 }
@@ -239,7 +240,7 @@ func TestReceiptsOfOthersAreAnsweredLikeNone(t *testing.T) {
 // lastAdmin is the id of a log's newest administrative record.
 func lastAdmin(t *testing.T, log *decisionlog.Log) string {
 	t.Helper()
-	page, err := log.Query(t.Context(), decisionlog.Query{Filter: decisionlog.Filter{Kind: decisionlog.KindAdmin}, Newest: true, Cursor: decisionlog.End, Limit: 1})
+	page, err := log.Query(t.Context(), decisionlog.Query{Filter: decisionlog.Filter{Kind: format.KindAdmin}, Newest: true, Cursor: decisionlog.End, Limit: 1})
 	must(t, err)
 	_, after, _ := strings.Cut(string(page.Lines[0]), `"id":"`)
 	id, _, _ := strings.Cut(after, `"`)

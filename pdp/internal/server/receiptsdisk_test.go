@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/server/auth"
 	"policy-service/pdp/pdptest"
 )
@@ -122,7 +123,7 @@ func TestApprovalsWaitForTheDisk(t *testing.T) {
 			server.stop()
 			spent := 0
 			for _, l := range lines(t, c.data) {
-				if l.Kind == decisionlog.KindDecision && *l.Decision && len(l.Obligations) == 0 {
+				if l.Kind == format.KindDecision && *l.Decision && len(l.Obligations) == 0 {
 					spent++
 				}
 			}

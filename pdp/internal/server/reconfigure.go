@@ -10,7 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/mask"
 	"policy-service/pdp/internal/decisionlog/recorder"
 	"policy-service/pdp/internal/server/auth"
@@ -95,7 +95,7 @@ func (s *Server) reconfigure(ctx context.Context, read func() (Config, error)) (
 		return nil, err
 	}
 	if s.decisions != nil {
-		configured := recorder.Event{Name: decisionlog.EventConfiguration, Details: ConfigForm.Values(config)}
+		configured := recorder.Event{Name: format.EventConfiguration, Details: ConfigForm.Values(config)}
 		if err := s.decisions.events.Record(ctx, configured); err != nil {
 			return nil, fmt.Errorf("the new configuration cannot be recorded: %w; see to the disk of the data directory, and send SIGHUP again", err)
 		}
@@ -183,5 +183,5 @@ func configurationRefused(err error, problems []string) recorder.Event {
 	if restart := (*RestartError)(nil); errors.As(err, &restart) {
 		details["restart"] = restart.Keys
 	}
-	return recorder.Event{Name: decisionlog.EventConfigurationRefused, Details: details}
+	return recorder.Event{Name: format.EventConfigurationRefused, Details: details}
 }

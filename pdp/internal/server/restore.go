@@ -23,6 +23,7 @@ import (
 	"policy-service/pdp/internal/backup"
 	"policy-service/pdp/internal/capability"
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/recorder"
 	"policy-service/pdp/internal/decisionlog/witness"
 	"policy-service/pdp/internal/plainfile"
@@ -158,9 +159,9 @@ func knownFile(name string) int64 {
 	dir, _, inLog := strings.Cut(name, "/")
 	isKept := func(k kept) bool { return k.name == name }
 	switch {
-	case slices.ContainsFunc(storeFiles, isKept), inLog && dir == decisionlog.LogDir:
+	case slices.ContainsFunc(storeFiles, isKept), inLog && dir == format.LogDir:
 		return -1
-	case slices.ContainsFunc(slices.Concat(keptFiles, privateFiles), isKept), name == decisionlog.PublicKeyFile:
+	case slices.ContainsFunc(slices.Concat(keptFiles, privateFiles), isKept), name == format.PublicKeyFile:
 		return 64 << 20
 	}
 	return 0
@@ -173,9 +174,9 @@ func (r Restoring) verify(_ context.Context, made string, done *Restored) error 
 	o := r.Verify
 	o.Record = func(sequence int64, line []byte) {
 		done.stopped = false
-		if !bytes.Contains(line, []byte(`"kind":"`+decisionlog.KindApproval+`"`)) && !bytes.Contains(line, []byte(`"kind":"`+decisionlog.KindCapability+`"`)) &&
-			!bytes.Contains(line, []byte(`"`+decisionlog.EventBundleLoaded+`"`)) && !bytes.Contains(line, []byte(`"`+decisionlog.EventStop+`"`)) &&
-			!bytes.Contains(line, []byte(`"`+decisionlog.EventConfiguration+`"`)) {
+		if !bytes.Contains(line, []byte(`"kind":"`+format.KindApproval+`"`)) && !bytes.Contains(line, []byte(`"kind":"`+format.KindCapability+`"`)) &&
+			!bytes.Contains(line, []byte(`"`+format.EventBundleLoaded+`"`)) && !bytes.Contains(line, []byte(`"`+format.EventStop+`"`)) &&
+			!bytes.Contains(line, []byte(`"`+format.EventConfiguration+`"`)) {
 			return
 		}
 		record, err := decisionlog.Parse(line)
@@ -196,15 +197,15 @@ func (r Restoring) verify(_ context.Context, made string, done *Restored) error 
 		switch {
 		case err != nil:
 			odd = err
-		case record.Kind == decisionlog.KindApproval:
+		case record.Kind == format.KindApproval:
 			approvals[said.Approval] = !said.Status.Final()
-		case record.Kind == decisionlog.KindCapability:
+		case record.Kind == format.KindCapability:
 			capabilities[said.Capability] = !said.State.Final()
-		case record.Event == decisionlog.EventStop:
+		case record.Event == format.EventStop:
 			done.stopped = true
-		case record.Event == decisionlog.EventConfiguration:
+		case record.Event == format.EventConfiguration:
 			done.asked = asked{Witnesses: said.Log.Witnesses != nil, Cluster: said.Cluster != nil}
-		case record.Event == decisionlog.EventBundleLoaded:
+		case record.Event == format.EventBundleLoaded:
 			done.loaded = append(done.loaded, loaded{sequence, said.Bundle})
 		}
 	}
@@ -372,7 +373,7 @@ func place(made, name string) error {
 func goOn(_ context.Context, made string, done *Restored) error {
 	secret := privateFiles
 	before := restoredBefore{Record: restoredRecord{
-		Began: done.Head.Began.Format(decisionlog.TimeLayout), Origin: done.Report.Origin, Size: uint64(done.Report.Size), Root: done.Report.Root,
+		Began: done.Head.Began.Format(format.TimeLayout), Origin: done.Report.Origin, Size: uint64(done.Report.Size), Root: done.Report.Root,
 		Ended: Ended{Approvals: []string{}, Capabilities: []string{}},
 	}}
 	if done.GoesOn {
@@ -413,7 +414,7 @@ func beginAnew(made string) error {
 	}
 	old := filepath.Join(made, RestoredDir)
 	err := os.Mkdir(old, 0o700)
-	for _, name := range []string{decisionlog.LogDir, decisionlog.PublicKeyFile} {
+	for _, name := range []string{format.LogDir, format.PublicKeyFile} {
 		if err == nil {
 			err = os.Rename(filepath.Join(made, name), filepath.Join(old, name))
 		}
@@ -472,19 +473,19 @@ func (d *decisionLog) recordRestored(ctx context.Context, data string) (err erro
 		return nil
 	}
 	before := d.restored
-	events := []recorder.Event{{Name: decisionlog.EventRestored, Details: before.Record}}
+	events := []recorder.Event{{Name: format.EventRestored, Details: before.Record}}
 	if before.Begun != nil {
-		events[0] = recorder.Event{Name: decisionlog.EventBegun, Details: before.Begun}
+		events[0] = recorder.Event{Name: format.EventBegun, Details: before.Begun}
 	}
 	if len(before.Keys) > 0 {
 		// A log that has such a record, or may hide one, knows better than a file that anybody may have put there.
 		had := false
-		v, err := d.log.Vouched(ctx, func(*decisionlog.Recorded, bool) error { had = true; return nil }, decisionlog.EventAPIKeys)
+		v, err := d.log.Vouched(ctx, func(*decisionlog.Recorded, bool) error { had = true; return nil }, format.EventAPIKeys)
 		if err != nil {
 			return fmt.Errorf("whether the decision log knows API keys, besides those that were restored: %w", err)
 		}
 		if !had && v.Altered == nil {
-			events = append(events, recorder.Event{Name: decisionlog.EventAPIKeys, Details: map[string]any{"keys": before.Keys}})
+			events = append(events, recorder.Event{Name: format.EventAPIKeys, Details: map[string]any{"keys": before.Keys}})
 		}
 	}
 	if err = d.events.Record(ctx, events...); err == nil {

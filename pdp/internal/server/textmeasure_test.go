@@ -12,6 +12,7 @@ import (
 	"policy-service/evaluation"
 	"policy-service/pdp/internal/decisionlog"
 	logexport "policy-service/pdp/internal/decisionlog/export"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/remote"
 	"policy-service/pdp/internal/httpclient"
 	"policy-service/pdp/internal/server"
@@ -92,7 +93,7 @@ func asked(t *testing.T, n int) decisionlog.Entry {
 	if n%10 == 0 {
 		tenant = "initech"
 	}
-	return decisionlog.Entry{ID: fmt.Sprintf("0197f0c0-0000-7000-8000-%012d", n), Kind: decisionlog.KindDecision, Tenant: tenant, Caller: "key:pep",
+	return decisionlog.Entry{ID: fmt.Sprintf("0197f0c0-0000-7000-8000-%012d", n), Kind: format.KindDecision, Tenant: tenant, Caller: "key:pep",
 		Request: &decisionlog.Request{Asked: &evaluation.Request{
 			Subject: evaluation.Entity{Type: "user", ID: fmt.Sprint("user-", n%10_000), Properties: properties}, Action: evaluation.Action{Name: "tool.invoke"},
 			Resource: evaluation.Entity{Type: "tool", ID: fmt.Sprint("tool-", n%1000)}, Context: properties}},

@@ -25,6 +25,7 @@ import (
 
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/c2sp"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/server"
 	"policy-service/pdp/internal/server/audit"
 	"policy-service/pdp/pdptest"
@@ -49,7 +50,7 @@ func fill(t testing.TB, log *decisionlog.Log, records uint64) {
 	t.Helper()
 	var some []decisionlog.Entry
 	for n := log.Size(); n < records; n++ {
-		some = append(some, decisionlog.Entry{ID: fmt.Sprintf("generated-%d", n), Kind: decisionlog.KindDecision, Tenant: "default", Caller: "key:pep",
+		some = append(some, decisionlog.Entry{ID: fmt.Sprintf("generated-%d", n), Kind: format.KindDecision, Tenant: "default", Caller: "key:pep",
 			Request: &decisionlog.Request{
 				Subject:  jsontext.Value(fmt.Sprintf(`{"type":"user","id":"subject-%d"}`, n)),
 				Action:   jsontext.Value(`{"name":"read"}`),

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/server"
 	"policy-service/pdp/internal/server/auth"
 	"policy-service/pdp/pdptest"
@@ -234,12 +235,12 @@ func TestWitnessesPolicyRefused(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
 	option, all := witnessed(t, data, 1, 1)
-	log, err := os.ReadFile(filepath.Join(data, decisionlog.PublicKeyFile))
+	log, err := os.ReadFile(filepath.Join(data, format.PublicKeyFile))
 	must(t, err)
 	one := all[0]
 	other := t.TempDir()
 	witnessed(t, other, 0, 0)
-	strange, err := os.ReadFile(filepath.Join(other, decisionlog.PublicKeyFile))
+	strange, err := os.ReadFile(filepath.Join(other, format.PublicKeyFile))
 	must(t, err)
 	for text, want := range map[string]string{
 		witnesstest.Policy(1, one):                                                   "",

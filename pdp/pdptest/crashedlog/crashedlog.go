@@ -14,6 +14,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 )
 
 // ID is the id of record n of those that only the journal has, from 1.
@@ -51,7 +52,7 @@ func In(t testing.TB, live string, records int, kinds ...string) (data string) {
 	armed.Store(true)
 	held := make(chan error, 1)
 	go func() {
-		held <- log.Append(t.Context(), []decisionlog.Entry{{Kind: decisionlog.KindAdmin, Event: "held"}})
+		held <- log.Append(t.Context(), []decisionlog.Entry{{Kind: format.KindAdmin, Event: "held"}})
 	}()
 	<-stands
 	for n := range records {
@@ -74,7 +75,7 @@ func In(t testing.TB, live string, records int, kinds ...string) (data string) {
 func decision(n int) decisionlog.Entry {
 	return decisionlog.Entry{
 		ID:     ID(n),
-		Kind:   decisionlog.KindDecision,
+		Kind:   format.KindDecision,
 		Tenant: "default",
 		Caller: "key:pep",
 		Request: &decisionlog.Request{
@@ -115,7 +116,7 @@ func Damage(t testing.TB, data string, n int) (offset int64) {
 	t.Helper()
 	const header, block = 2 * 4096, 4096 // see journal/format.go
 	offset = header + block*int64(n-1)
-	f, err := os.OpenFile(filepath.Join(data, decisionlog.LogDir, "journal.0"), os.O_RDWR, 0)
+	f, err := os.OpenFile(filepath.Join(data, format.LogDir, "journal.0"), os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp/internal/approval"
-	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/vouch"
 )
 
@@ -36,7 +36,7 @@ func stepsOf(line []byte) (steps []approval.Step, err error) {
 		return nil, err
 	}
 	switch d := l.Details; {
-	case l.Kind == decisionlog.KindApproval:
+	case l.Kind == format.KindApproval:
 		return []approval.Step{{
 			ID:        l.ID,
 			At:        l.Now,
@@ -55,7 +55,7 @@ func stepsOf(line []byte) (steps []approval.Step, err error) {
 				ExpiresAt: d.ExpiresAt,
 			},
 		}}, nil
-	case l.Kind == decisionlog.KindDecision && l.Decision:
+	case l.Kind == format.KindDecision && l.Decision:
 		for _, one := range l.Discharged {
 			if one.Shares != "" {
 				continue
@@ -80,7 +80,7 @@ func readLine(line []byte) (l recordedLine, err error) {
 	}
 	err = json.Unmarshal(line, &kind)
 	l.Event = kind.Event
-	if err == nil && (kind.Kind == decisionlog.KindApproval || kind.Kind == decisionlog.KindDecision) {
+	if err == nil && (kind.Kind == format.KindApproval || kind.Kind == format.KindDecision) {
 		err = json.Unmarshal(line, &l)
 	}
 	return l, err

@@ -10,6 +10,7 @@ import (
 
 	"policy-service/pdp/internal/approval"
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/server/auth"
 )
 
@@ -100,7 +101,7 @@ func (b *Broker) redactForgotten(ctx context.Context, caller auth.Caller, r Reda
 	if err != nil {
 		return fmt.Errorf("%w: %w", approval.ErrUnavailable, err)
 	}
-	is := func(l recordedLine) bool { return l.Kind == decisionlog.KindApproval && caller.Serves(l.Tenant) }
+	is := func(l recordedLine) bool { return l.Kind == format.KindApproval && caller.Serves(l.Tenant) }
 	n := slices.IndexFunc(lines, is)
 	if n < 0 {
 		return approval.ErrNotFound
@@ -157,10 +158,10 @@ func (b *Broker) recordsOf(ctx context.Context, id string) (lines []recordedLine
 			if err != nil {
 				return nil, err
 			}
-			if l.Kind == decisionlog.KindApproval {
+			if l.Kind == format.KindApproval {
 				waited = l.Details.Decision
 			}
-			if l.Kind == decisionlog.KindApproval || l.Kind == decisionlog.KindDecision {
+			if l.Kind == format.KindApproval || l.Kind == format.KindDecision {
 				l.line = line
 				lines = append(lines, l)
 			}
@@ -178,7 +179,7 @@ func (b *Broker) recordsOf(ctx context.Context, id string) (lines []recordedLine
 		return nil, err
 	}
 	l, err := readLine(record.Line)
-	if l.Kind == decisionlog.KindDecision && l.Tenant == lines[0].Tenant {
+	if l.Kind == format.KindDecision && l.Tenant == lines[0].Tenant {
 		l.line = record.Line
 		lines = slices.Insert(lines, 0, l)
 	}
@@ -203,7 +204,7 @@ func (b *Broker) redactRecords(ctx context.Context, caller string, r Redaction) 
 			continue
 		}
 		ids = append(ids, l.ID)
-		if l.Kind != decisionlog.KindDecision {
+		if l.Kind != format.KindDecision {
 			continue
 		}
 		decided, err := b.options.Log.Recorded(l.line)
@@ -228,7 +229,7 @@ func (b *Broker) redactRecords(ctx context.Context, caller string, r Redaction) 
 // Redo completes each redaction that is on record.
 func (b *Broker) Redo(ctx context.Context) {
 	q := decisionlog.Query{
-		Filter: decisionlog.Filter{Kind: decisionlog.KindApproval, Event: approval.StepRedacted},
+		Filter: decisionlog.Filter{Kind: format.KindApproval, Event: approval.StepRedacted},
 		Limit:  1000,
 	}
 	var err error

@@ -12,6 +12,7 @@ import (
 	"policy-service/evaluation"
 	"policy-service/pdp/internal/approval"
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 )
 
 // recordedStep are the details of a record of kind approval; its event is the step.
@@ -105,7 +106,7 @@ func entryOfStep(step approval.Step) (decisionlog.Entry, error) {
 	}
 	entry := decisionlog.Entry{
 		ID:      step.ID,
-		Kind:    decisionlog.KindApproval,
+		Kind:    format.KindApproval,
 		Tenant:  one.Tenant,
 		Caller:  step.Caller,
 		Now:     step.At,
@@ -124,7 +125,7 @@ func entryOfStep(step approval.Step) (decisionlog.Entry, error) {
 // hidesNames reports whether the request that people are shown names anything otherwise than the one that was made.
 func hidesNames(one *approval.Approval) bool {
 	limits := evaluation.DefaultLimits()
-	limits.Body = decisionlog.MaxLine // masking may have made it longer
+	limits.Body = format.MaxLine // masking may have made it longer
 	shown, err := evaluation.DecodeAuthZEN(one.Shown, one.Tenant, limits)
 	if err != nil {
 		return true

@@ -18,6 +18,7 @@ import (
 	"policy-service/pdp/internal/approval"
 	"policy-service/pdp/internal/approval/broker"
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/mask"
 	"policy-service/pdp/internal/decisionlog/recorder"
 	"policy-service/pdp/internal/server/auth"
@@ -56,7 +57,7 @@ func open(t *testing.T, with ...func(*broker.Options)) *world {
 	masker, err := mask.New(bytes.Repeat([]byte{1}, mask.KeySize), nil)
 	w.must(err)
 	masks := func(context.Context) *mask.Masker { return masker }
-	w.log, err = decisionlog.Open(data, decisionlog.Options{Kinds: []string{decisionlog.KindApproval}})
+	w.log, err = decisionlog.Open(data, decisionlog.Options{Kinds: []string{format.KindApproval}})
 	w.must(err)
 	t.Cleanup(func() { w.must(w.log.Close()) })
 	key, err := broker.OpenKey(data)
@@ -164,7 +165,7 @@ func TestOneApproval(t *testing.T) {
 		if bytes.Contains(record.Line, []byte("hunter22")) {
 			t.Errorf("a secret is on record: %s", record.Line)
 		}
-		if r, err := decisionlog.Parse(record.Line); err == nil && r.Kind == decisionlog.KindApproval && bytes.Contains(record.Line, []byte(a.ID)) {
+		if r, err := decisionlog.Parse(record.Line); err == nil && r.Kind == format.KindApproval && bytes.Contains(record.Line, []byte(a.ID)) {
 			steps = append(steps, r.Event)
 		}
 	}

@@ -19,6 +19,7 @@ import (
 	store "policy-service/pdp/internal/capability"
 	"policy-service/pdp/internal/capability/broker"
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/mask"
 	"policy-service/pdp/internal/decisionlog/recorder"
 	"policy-service/pdp/internal/signing"
@@ -57,7 +58,7 @@ type service struct {
 func newService(b testing.TB, data string, recorded bool, change ...func(*pdp.Options)) *service {
 	b.Helper()
 	f := &service{TB: b, Clock: clock.At(pdptest.Now), looks: func() {}}
-	log, err := decisionlog.Open(data, decisionlog.Options{Now: f.Now, Index: true, Kinds: []string{decisionlog.KindCapability}})
+	log, err := decisionlog.Open(data, decisionlog.Options{Now: f.Now, Index: true, Kinds: []string{format.KindCapability}})
 	f.must(err)
 	keys, err := signing.Open(data, slog.New(slog.DiscardHandler))
 	f.must(err)

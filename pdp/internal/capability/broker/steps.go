@@ -12,6 +12,7 @@ import (
 	"policy-service/evaluation"
 	store "policy-service/pdp/internal/capability"
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/vouch"
 )
 
@@ -76,7 +77,7 @@ func (b *Broker) record(ctx context.Context, step store.Step) error {
 	}
 	return b.options.Log.Append(ctx, []decisionlog.Entry{{
 		ID:      step.ID,
-		Kind:    decisionlog.KindCapability,
+		Kind:    format.KindCapability,
 		Tenant:  c.Tenant,
 		Now:     step.At,
 		Payer:   c.Caller,
@@ -103,7 +104,7 @@ func stepsOf(text []byte) (all []store.Step, err error) {
 		return nil, err
 	}
 	switch c := l.Capability; {
-	case l.Kind == decisionlog.KindCapability:
+	case l.Kind == format.KindCapability:
 		var d recordedStep
 		if err := json.Unmarshal(l.Details, &d); err != nil {
 			return nil, err
@@ -112,7 +113,7 @@ func stepsOf(text []byte) (all []store.Step, err error) {
 			ID: l.ID, At: l.Now, Name: l.Event, By: d.By, Reason: d.Reason, Decision: d.Decision, Lost: d.LostOrigin, Seal: d.Seal,
 			Capability: store.Capability{ID: d.Capability, State: d.State, Version: d.Version},
 		}}, nil
-	case l.Kind == decisionlog.KindDecision && c != nil && (c.Used || c.Grants):
+	case l.Kind == format.KindDecision && c != nil && (c.Used || c.Grants):
 		of := []string{c.ID}
 		if c.Used {
 			of = append(of, c.Ancestors...)

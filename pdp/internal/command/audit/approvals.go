@@ -17,6 +17,7 @@ import (
 	"policy-service/pdp/internal/command/cli"
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/export"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/remote"
 	"policy-service/pdp/internal/visible"
 )
@@ -62,7 +63,7 @@ func (c approvalsCommand) Run(s cli.Streams) error {
 	if err != nil {
 		return err
 	}
-	only.Kind = decisionlog.KindApproval
+	only.Kind = format.KindApproval
 	if err := c.sayPartial(s); err != nil {
 		return err
 	}
@@ -213,7 +214,7 @@ func settled(read records, all []*story) error {
 	if len(counted) == 0 {
 		return nil
 	}
-	return read(decisionlog.Filter{Kind: decisionlog.KindDecision}, func(origin string, line []byte) error {
+	return read(decisionlog.Filter{Kind: format.KindDecision}, func(origin string, line []byte) error {
 		r, err := decisionlog.Parse(line)
 		for _, step := range counted[r.ID] {
 			step.Made = step.Made || step.LostOrigin == origin
@@ -254,7 +255,7 @@ func stories(read records, only decisionlog.Filter, oneClock bool) (all []*story
 	if from = from.Add(-time.Minute); !begins { // the record is made after the moment that it says
 		from = time.Time{}
 	}
-	err = each(decisionlog.Filter{Kind: decisionlog.KindApproval, From: from}, func(origin string, r *decisionlog.Recorded, step *stepRecord) {
+	err = each(decisionlog.Filter{Kind: format.KindApproval, From: from}, func(origin string, r *decisionlog.Recorded, step *stepRecord) {
 		one, wanted := byID[step.Details.Approval]
 		if !wanted {
 			return
@@ -276,7 +277,7 @@ func stories(read records, only decisionlog.Filter, oneClock bool) (all []*story
 
 // withdrawn adds the decisions that were never answered, because others had their uses, to the stories of their approvals.
 func withdrawn(read records, byID map[string]*story, from time.Time) error {
-	only := decisionlog.Filter{Kind: decisionlog.KindAdmin, Event: decisionlog.EventWithdrawn, From: from}
+	only := decisionlog.Filter{Kind: format.KindAdmin, Event: format.EventWithdrawn, From: from}
 	return read(only, func(origin string, line []byte) error {
 		var of struct {
 			Details decisionlog.Withdrawn `json:"details"`

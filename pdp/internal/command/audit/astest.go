@@ -14,6 +14,7 @@ import (
 	"policy-service/pdp"
 	"policy-service/pdp/internal/command/cli"
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/recorder"
 	"policy-service/pdp/internal/visible"
 )
@@ -48,7 +49,7 @@ type recordedTest struct {
 // testOf is the case of a record. lacks names all that is to be mended before the case puts the same question.
 func testOf(r *decisionlog.Recorded, files map[string][]byte) (text string, lacks []string, err error) {
 	switch {
-	case r.Kind != decisionlog.KindDecision && r.Kind != decisionlog.KindPossible, r.Answer() == "":
+	case r.Kind != format.KindDecision && r.Kind != format.KindPossible, r.Answer() == "":
 		return "", nil, fmt.Errorf("it is of kind %q, and a test is of a decision", r.Kind)
 	case r.Items != nil:
 		return "", nil, errors.New("it has the questions of a batch: name one, as ID.N")
@@ -81,7 +82,7 @@ func (t *recordedTest) ask() error {
 	if err != nil {
 		return err
 	}
-	limits.Body = decisionlog.MaxLine
+	limits.Body = format.MaxLine
 	asked, err := request.MarshalJSON()
 	if err != nil {
 		return err

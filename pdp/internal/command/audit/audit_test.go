@@ -12,6 +12,7 @@ import (
 
 	"policy-service/pdp/internal/command/cli"
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 )
 
 // A record must not be able to rewrite the screen it is read on.
@@ -40,7 +41,7 @@ func TestLogLinesOfABatch(t *testing.T) {
 		only decisionlog.Filter
 		want []string
 	}{
-		"all":      {decisionlog.Filter{Kind: decisionlog.KindPossible}, []string{"     7  i  2026-01-02T03:04:05.000Z  3 of 7 possible  default  u/x read *"}},
+		"all":      {decisionlog.Filter{Kind: format.KindPossible}, []string{"     7  i  2026-01-02T03:04:05.000Z  3 of 7 possible  default  u/x read *"}},
 		"subject":  {decisionlog.Filter{Subject: "u/x"}, []string{zero, two}},
 		"resource": {decisionlog.Filter{Resource: "2"}, []string{two}},
 		"action":   {decisionlog.Filter{Action: "read"}, []string{zero}},

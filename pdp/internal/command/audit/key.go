@@ -10,6 +10,7 @@ import (
 	"policy-service/pdp/internal/command/cli"
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/c2sp"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/remote"
 )
 
@@ -89,7 +90,7 @@ func (c keyRotateCommand) rotate(ctx context.Context) (key string, err error) {
 		return "", err
 	}
 	// Only a running server knows whether it requires them.
-	if _, err := os.Stat(filepath.Join(c.Data, decisionlog.WitnessedFile)); err == nil && !c.Anyway {
+	if _, err := os.Stat(filepath.Join(c.Data, format.WitnessedFile)); err == nil && !c.Anyway {
 		return "", errors.New("witnesses cosign this log, and a server that requires them answers nothing until they know the new key; add --anyway, and have each witness add the key at once")
 	}
 	log, err := decisionlog.Open(c.Data, decisionlog.Options{})

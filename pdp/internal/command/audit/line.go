@@ -10,6 +10,7 @@ import (
 
 	"policy-service/pdp/internal/command/cli"
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/visible"
 )
 
@@ -46,12 +47,12 @@ func policiesOf(r decisionlog.Recorded) []string {
 func (l recordLine) String() string {
 	words := []string{fmt.Sprintf("%6d", l.Sequence), visible.Text(l.ID), l.Time.UTC().Format("2006-01-02T15:04:05.000Z")}
 	switch {
-	case l.Event != "" && l.Kind == decisionlog.KindApproval:
+	case l.Event != "" && l.Kind == format.KindApproval:
 		words = append(words, fmt.Sprintf("%-7s", visible.Text(l.Event)), visible.Text(cmp.Or(l.Tenant, "-")), visible.Text(l.asked()))
 		words = append(words, l.step()...)
 	case l.Event != "":
 		words = append(words, visible.Text(l.Event), visible.Quoted(string(l.Details)))
-	case l.Kind == decisionlog.KindBatch: // its items inherit from it: it asks nothing itself
+	case l.Kind == format.KindBatch: // its items inherit from it: it asks nothing itself
 		words = append(words, visible.Text(l.Kind), visible.Text(cmp.Or(l.Tenant, "-")))
 	case l.Items != nil:
 		words = append(words, visible.Text(l.counts()), visible.Text(cmp.Or(l.Tenant, "-")), visible.Text(l.asked()))

@@ -18,6 +18,7 @@ import (
 	"policy-service/pdp/internal/command/cli"
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/export"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/report"
 	"policy-service/pdp/pdptest/clock"
 )
@@ -36,7 +37,7 @@ func newReplica(t testing.TB, origin string, now time.Time) *replica {
 	t.Helper()
 	r := &replica{TB: t, Clock: clock.At(now), data: t.TempDir()}
 	var err error
-	r.Log, err = decisionlog.Open(r.data, decisionlog.Options{Origin: origin, Kinds: []string{decisionlog.KindApproval}, Now: r.Now})
+	r.Log, err = decisionlog.Open(r.data, decisionlog.Options{Origin: origin, Kinds: []string{format.KindApproval}, Now: r.Now})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +57,7 @@ func (r *replica) write(e decisionlog.Entry) {
 func (r *replica) step(id, event, status string, version int, more string) {
 	r.Helper()
 	details := fmt.Sprintf(`{"approval":"a1","status":%q,"version":%d,"decision":"waits","filed_at":"2026-11-28T12:00:00Z"%s,"seal":"s"}`, status, version, more)
-	e := decisionlog.Entry{ID: id, Kind: decisionlog.KindApproval, Event: event, Details: jsontext.Value(details)}
+	e := decisionlog.Entry{ID: id, Kind: format.KindApproval, Event: event, Details: jsontext.Value(details)}
 	if event == "filed" {
 		e.Request = &decisionlog.Request{Subject: jsontext.Value(`{"type":"agent","id":"bot"}`), Action: jsontext.Value(`{"name":"push"}`)}
 	}
@@ -66,7 +67,7 @@ func (r *replica) step(id, event, status string, version int, more string) {
 // decide writes a decision, with an obligation or by an approval.
 func (r *replica) decide(id, approval string) {
 	r.Helper()
-	e := decisionlog.Entry{ID: id, Kind: decisionlog.KindDecision, Request: &decisionlog.Request{Subject: jsontext.Value(`{"type":"agent","id":"bot"}`)},
+	e := decisionlog.Entry{ID: id, Kind: format.KindDecision, Request: &decisionlog.Request{Subject: jsontext.Value(`{"type":"agent","id":"bot"}`)},
 		Decision: &decisionlog.Decision{Allow: true}}
 	if approval != "" {
 		e.Decision.Discharged = []evaluation.Met{{ID: "ask", Type: "approval_required", Approval: approval}}
@@ -220,7 +221,7 @@ func TestWithdrawnInAMerge(t *testing.T) {
 	b.step("s4", "used_up", "used_up", 3, "")
 	b.decide("d3", "a1")
 	b.decide("caught up", "a2")
-	b.write(decisionlog.Entry{Kind: decisionlog.KindApproval, Event: "caught_up", Details: jsontext.Value(`{"approval":"a2","status":"approved","version":3,"filed_at":"2026-11-28T12:00:00Z"}`)})
+	b.write(decisionlog.Entry{Kind: format.KindApproval, Event: "caught_up", Details: jsontext.Value(`{"approval":"a2","status":"approved","version":3,"filed_at":"2026-11-28T12:00:00Z"}`)})
 	b.decide("free", "")
 	merged := filepath.Join(t.TempDir(), "merged.ndjson")
 	if said, err := run(mergeCommand{Files: []string{a.exported(), b.exported()}, Out: cli.Given(merged)}); err != nil {
@@ -276,7 +277,7 @@ func TestMergeRefuses(t *testing.T) {
 	if err := os.CopyFS(copied, os.DirFS(a.data)); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Chmod(filepath.Join(copied, decisionlog.KeyFile), 0o600); err != nil {
+	if err := os.Chmod(filepath.Join(copied, format.KeyFile), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	var goesOn []string
@@ -287,7 +288,7 @@ func TestMergeRefuses(t *testing.T) {
 		}
 		r := &replica{TB: t, Log: l, Clock: clock.At(noon), data: data}
 		for range n + 1 {
-			r.write(decisionlog.Entry{Kind: decisionlog.KindDecision, Decision: &decisionlog.Decision{}})
+			r.write(decisionlog.Entry{Kind: format.KindDecision, Decision: &decisionlog.Decision{}})
 		}
 		goesOn = append(goesOn, r.exported())
 	}

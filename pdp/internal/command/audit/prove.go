@@ -18,6 +18,7 @@ import (
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/c2sp"
 	"policy-service/pdp/internal/decisionlog/export"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/remote"
 	"policy-service/pdp/internal/httpclient"
 	"policy-service/pdp/internal/plainfile"
@@ -118,7 +119,7 @@ func (c proveCommand) redaction(ctx context.Context, log auditLog, of int64) (id
 	if !ok {
 		records = tailedHere(c.Data)
 	}
-	o := export.TailOptions{After: of, Filter: decisionlog.Filter{Event: decisionlog.EventRedacted}}
+	o := export.TailOptions{After: of, Filter: decisionlog.Filter{Event: format.EventRedacted}}
 	_, err = records.Tail(ctx, o, func(_ int64, line []byte) error {
 		r, err := decisionlog.Parse(line)
 		var d struct {

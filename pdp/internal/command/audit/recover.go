@@ -6,6 +6,7 @@ import (
 
 	"policy-service/pdp/internal/command/cli"
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 )
 
 type recoverCommand struct {
@@ -42,7 +43,7 @@ func (c recoverCommand) Run(s cli.Streams) error {
 	s.Print("%s at byte %d: %s", loss.File, loss.Offset, loss.Reason)
 	s.Print("%s, %d kept; the event loss_accepted says so in the log", lost, loss.Kept)
 	if len(loss.Files) > 0 {
-		s.Print("moved aside in %s: %s", cli.Shell(c.Data+"/"+decisionlog.LogDir), strings.Join(loss.Files, ", "))
+		s.Print("moved aside in %s: %s", cli.Shell(c.Data+"/"+format.LogDir), strings.Join(loss.Files, ", "))
 	}
 	return nil
 }

@@ -19,6 +19,7 @@ import (
 	"policy-service/pdp/internal/command/cli"
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/export"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/remote"
 	"policy-service/pdp/internal/plainfile"
 	"policy-service/pdp/internal/replay"
@@ -226,7 +227,7 @@ func (c ReplayCommand) records(f func(func(*replay.Change)) error) error {
 		var wrong error
 		failed = f(func(one *replay.Change) {
 			change := changeJSON{
-				ID: one.Recorded.ID, Sequence: one.Recorded.Sequence, Time: one.Recorded.Time.UTC().Format(decisionlog.TimeLayout),
+				ID: one.Recorded.ID, Sequence: one.Recorded.Sequence, Time: one.Recorded.Time.UTC().Format(format.TimeLayout),
 				Tenant: one.Recorded.Tenant, Class: one.Class,
 			}
 			switch u := one.Unknown; {

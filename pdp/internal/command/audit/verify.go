@@ -14,6 +14,7 @@ import (
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/c2sp"
 	"policy-service/pdp/internal/decisionlog/export"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/remote"
 )
 
@@ -143,7 +144,7 @@ func (c verifyCommand) verifyProof(s cli.Streams, o verify.Options) (r verify.Re
 		return r, fmt.Errorf("cannot read what to verify: %w; try what log prove -o wrote", err)
 	}
 	name := cmp.Or(string(c.Line), strings.TrimSuffix(c.Path, c2sp.ProofSuffix))
-	line, err := cli.Read(name, s.In, decisionlog.MaxLine)
+	line, err := cli.Read(name, s.In, format.MaxLine)
 	if err != nil {
 		return r, fmt.Errorf("cannot read the record that the proof is of: %w; give it as --line", err)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 )
 
 // An export of many records takes the memory of few.
@@ -134,7 +135,7 @@ func entryOf(id string, allow bool) decisionlog.Entry {
 	}
 	return decisionlog.Entry{
 		ID:     id,
-		Kind:   decisionlog.KindDecision,
+		Kind:   format.KindDecision,
 		Tenant: tenant,
 		Caller: "key:pep",
 		Request: &decisionlog.Request{

@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 )
 
 // fileLine is the line "file".
@@ -69,7 +70,7 @@ func (n *ndjson) bundle(r decisionlog.Record) error {
 		for content := files[name]; ; content = content[maxContent:] {
 			part := content[:min(len(content), maxContent)]
 			more := len(content) > maxContent
-			if err := n.envelope(r.Sequence, fileLine{LineFile, sum, more, part}); err != nil {
+			if err := n.envelope(r.Sequence, fileLine{format.LineFile, sum, more, part}); err != nil {
 				return err
 			}
 			if !more {
@@ -77,7 +78,7 @@ func (n *ndjson) bundle(r decisionlog.Record) error {
 			}
 		}
 	}
-	return n.envelope(r.Sequence, bundleLine{LineBundle, digest, list})
+	return n.envelope(r.Sequence, bundleLine{format.LineBundle, digest, list})
 }
 
 // Files takes the lines "file" and "bundle" of an export. Its zero value is ready. A line whose content differs from its hash is an error.

@@ -13,6 +13,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 )
 
 // The columns of a CSV export. New ones come at the end. README.md of package decisionlog says what is in them.
@@ -61,7 +62,7 @@ func (t *table) end(done *Result) error {
 }
 
 func (t *table) without(r decisionlog.Record) error {
-	if r.Gone == decisionlog.WhyFiltered {
+	if r.Gone == format.WhyFiltered {
 		return t.keep(r)
 	}
 	row := make([]string, len(tableColumns))
@@ -195,12 +196,12 @@ type said struct {
 // saidIn takes from a record what people said, and nothing that programs put there: the reason of a retention is none.
 func saidIn(s decisionlog.Recorded) (of said) {
 	switch {
-	case s.Kind == decisionlog.KindApproval:
+	case s.Kind == format.KindApproval:
 		_ = json.Unmarshal(s.Details, &of) // of a later program, perhaps; the column details has all of it
-	case s.Event == decisionlog.EventRedacted:
+	case s.Event == format.EventRedacted:
 		_ = json.Unmarshal(s.Details, &of)
 		of = said{By: s.Caller, Reason: of.Reason}
-	case s.Kind == decisionlog.KindAdmin:
+	case s.Kind == format.KindAdmin:
 		of.By = s.Caller
 	default:
 		var approvals []string

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 )
 
 const oneLine = `{"sequence":7,"id":"0190","kind":"decision","time":"2026-11-20T11:00:00.5Z","tenant":"default","decision":true,` +
@@ -47,12 +48,12 @@ func TestCSVSaysWhoAndWhy(t *testing.T) {
 		`"kind":"decision",` + request + `"decision":true,"obligations":[{"id":"ask","type":"approval_required"}]}`: {"waiting", "", "", "", asked, ""},
 		`"kind":"decision",` + request + `"decision":true,"discharged":[{"id":"ask","type":"approval_required","approval":"one"},{"id":"b","type":"x","approval":"two"}]}`: {
 			"allow", "one two", "", "", asked, ""},
-		`"kind":"decision","caller":"key:pep","decision":false,"reason_user":"not today"}`:                                               {"deny", "", "", "not today", "", ""},
-		`"kind":"approval","event":"approve","caller":"key:mia",` + request + `"details":` + step + `}`:                                  {"", "one", `User::"mia"`, "'=fine", asked, step},
-		`"kind":"approval","event":"used","details":{"approval":"one"}}`:                                                                 {"", "one", "", "", "", `{"approval":"one"}`},
-		`"kind":"approval","event":"later","details":{"approval":"one","by":["User"]}}`:                                                  {"", "one", "", "", "", `{"approval":"one","by":["User"]}`},
-		`"kind":"admin","event":"` + decisionlog.EventRedacted + `","caller":"key:boss","details":{"sequence":1,"reason":"erasure 17"}}`: {"", "", "key:boss", "erasure 17", "", `{"sequence":1,"reason":"erasure 17"}`},
-		`"kind":"admin","event":"` + decisionlog.EventRetired + `","details":{"below":1,"reason":"age"}}`:                                {"", "", "", "", "", `{"below":1,"reason":"age"}`},
+		`"kind":"decision","caller":"key:pep","decision":false,"reason_user":"not today"}`:                                          {"deny", "", "", "not today", "", ""},
+		`"kind":"approval","event":"approve","caller":"key:mia",` + request + `"details":` + step + `}`:                             {"", "one", `User::"mia"`, "'=fine", asked, step},
+		`"kind":"approval","event":"used","details":{"approval":"one"}}`:                                                            {"", "one", "", "", "", `{"approval":"one"}`},
+		`"kind":"approval","event":"later","details":{"approval":"one","by":["User"]}}`:                                             {"", "one", "", "", "", `{"approval":"one","by":["User"]}`},
+		`"kind":"admin","event":"` + format.EventRedacted + `","caller":"key:boss","details":{"sequence":1,"reason":"erasure 17"}}`: {"", "", "key:boss", "erasure 17", "", `{"sequence":1,"reason":"erasure 17"}`},
+		`"kind":"admin","event":"` + format.EventRetired + `","details":{"below":1,"reason":"age"}}`:                                {"", "", "", "", "", `{"below":1,"reason":"age"}`},
 		`"kind":"receipt","caller":"key:pep","details":{"decision":"d","by":"=x","approval":"y","reason":"z"}}`: {
 			"", "", "", "", "", `{"decision":"d","by":"=x","approval":"y","reason":"z"}`},
 		`"kind":"search","query":"action",` + request + `"found":[]}`: {"", "", "", "", asked, ""},
@@ -70,7 +71,7 @@ func TestCSVRowWithoutContent(t *testing.T) {
 	var b bytes.Buffer
 	buffered := bufio.NewWriter(&b)
 	w := newTable(newLines(buffered, 0))
-	gone := decisionlog.Record{Sequence: 3, Gone: decisionlog.WhyRedacted}
+	gone := decisionlog.Record{Sequence: 3, Gone: format.WhyRedacted}
 	if err := errors.Join(w.begin(decisionlog.Head{}), w.without(gone), buffered.Flush()); err != nil {
 		t.Fatal(err)
 	}

@@ -19,6 +19,7 @@ import (
 	"strings"
 
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 )
 
 // Log is a snapshot of the decision log that can be written out.
@@ -108,14 +109,14 @@ func (l Log) exportLeaf(
 			done.Records++
 			return out.record(r)
 		}
-		r.Gone = decisionlog.WhyFiltered
+		r.Gone = format.WhyFiltered
 	}
 	switch r.Gone {
-	case decisionlog.WhyFiltered:
+	case format.WhyFiltered:
 		done.Skipped++
-	case decisionlog.WhyRetired:
+	case format.WhyRetired:
 		done.Retired++
-	case decisionlog.WhyRedacted:
+	case format.WhyRedacted:
 		done.Redacted++
 	}
 	return out.without(r)
@@ -156,11 +157,11 @@ func (l Log) neededByItem(ctx context.Context, r decisionlog.Record, sieve *deci
 
 // batchOf is a record of kind batch, and nil for all others.
 func batchOf(r decisionlog.Record) (*decisionlog.Recorded, error) {
-	if !bytes.Contains(r.Line, []byte(`"kind":"`+decisionlog.KindBatch+`"`)) { // so most records are parsed once
+	if !bytes.Contains(r.Line, []byte(`"kind":"`+format.KindBatch+`"`)) { // so most records are parsed once
 		return nil, nil
 	}
 	batch, err := decisionlog.Parse(r.Line)
-	if err != nil || batch.Kind != decisionlog.KindBatch {
+	if err != nil || batch.Kind != format.KindBatch {
 		return nil, err
 	}
 	return batch, nil
@@ -186,7 +187,7 @@ func (l Log) writer(lines lines, o Options) (writer, error) {
 			hashes: &cachedHashes{from: l},
 			filter: o.Filter,
 			proofs: o.Proofs,
-			form:   FormLog,
+			form:   format.FormLog,
 
 			witnessed: l.Witnessed,
 		}

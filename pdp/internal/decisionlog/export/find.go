@@ -11,6 +11,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 )
 
 // Find finds a record by its id in an export, or in any lines of records, and resolves it with the
@@ -22,10 +23,10 @@ func Find(in io.Reader, id string) (decisionlog.Recorded, error) {
 	shared := []byte(`"id":` + strings.TrimSuffix(quoted(batchID), `"`))
 	var batch decisionlog.Record
 	lines := bufio.NewScanner(in)
-	lines.Buffer(nil, decisionlog.MaxLine+len("\r\n")+1)
+	lines.Buffer(nil, format.MaxLine+len("\r\n")+1)
 	for n := 1; lines.Scan(); n++ {
 		line := lines.Bytes()
-		if bytes.HasPrefix(line, []byte(ExportPrefix)) || !bytes.Contains(line, own) && !(isItem && bytes.Contains(line, shared)) {
+		if bytes.HasPrefix(line, []byte(format.ExportPrefix)) || !bytes.Contains(line, own) && !(isItem && bytes.Contains(line, shared)) {
 			continue // only lines that have the id somewhere are read
 		}
 		r, err := decisionlog.Parse(line)
@@ -34,10 +35,10 @@ func Find(in io.Reader, id string) (decisionlog.Recorded, error) {
 			return decisionlog.Recorded{}, fmt.Errorf("line %d: %w", n, err)
 		case r.ID == id:
 			return decisionlog.Resolve(bytes.Clone(line), batch)
-		case isItem && r.Kind == decisionlog.KindPossible && slices.Contains(decisionlog.PossibleIDsOf(id), r.ID):
+		case isItem && r.Kind == format.KindPossible && slices.Contains(decisionlog.PossibleIDsOf(id), r.ID):
 			r.Line = bytes.Clone(line)
 			return r.Question(id)
-		case r.ID == batchID && r.Kind == decisionlog.KindBatch:
+		case r.ID == batchID && r.Kind == format.KindBatch:
 			batch = decisionlog.Record{Sequence: r.Sequence, Line: bytes.Clone(line)}
 		}
 	}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 )
 
 // Input is an export that Merge reads, once. Errors give its name.
@@ -25,8 +25,8 @@ type Input struct {
 // are in no order, and verifies nothing: the caller does, and also sees whether two exports of one log are of one
 // history.
 func Merge(w io.Writer, inputs []Input) (records int64, err error) {
-	if len(inputs) == 0 || len(inputs) > MaxParts {
-		return 0, fmt.Errorf("%d exports make no merge; give up to %d", len(inputs), MaxParts)
+	if len(inputs) == 0 || len(inputs) > format.MaxParts {
+		return 0, fmt.Errorf("%d exports make no merge; give up to %d", len(inputs), format.MaxParts)
 	}
 	var all []*input
 	for _, one := range inputs {
@@ -50,20 +50,20 @@ func Merge(w io.Writer, inputs []Input) (records int64, err error) {
 	write := func(in *input) (err error) { // its line, and goes on to the next
 		if at != in.part {
 			at = in.part
-			err = say(`{"export":%q,"part":%d}`, LinePart, at)
+			err = say(`{"export":%q,"part":%d}`, format.LinePart, at)
 		}
 		if err = cmp.Or(err, out.write(0, in.line)); err == nil {
 			err = in.failed(in.next())
 		}
 		return err
 	}
-	err = say(`{"export":%q,"format":%d,"parts":%d}`, LineMerge, MergeVersion, len(all))
+	err = say(`{"export":%q,"format":%d,"parts":%d}`, format.LineMerge, format.MergeVersion, len(all))
 	for n := 0; n < len(all) && err == nil; n++ {
 		err = write(all[n])
 	}
 	for err == nil {
 		if all = slices.DeleteFunc(all, func(in *input) bool { return in.line == nil }); len(all) == 0 {
-			return records, cmp.Or(say(`{"export":%q,"digest":%q}`, LineMerged, out.sum()), buffered.Flush())
+			return records, cmp.Or(say(`{"export":%q,"digest":%q}`, format.LineMerged, out.sum()), buffered.Flush())
 		}
 		in := slices.MinFunc(all, (*input).before)
 		if !in.envelope {
@@ -107,7 +107,7 @@ func (in *input) begin() error {
 
 // next reads the next line, if there is one.
 func (in *input) next() error {
-	ended := in.is(LineEnd)
+	ended := in.is(format.LineEnd)
 	switch err := in.read(); {
 	case errors.Is(err, io.EOF) && ended:
 		return nil
@@ -155,7 +155,7 @@ type source struct {
 
 func newSource(in io.Reader) *source {
 	s := &source{in: bufio.NewScanner(in)}
-	s.in.Buffer(nil, decisionlog.MaxLine+2)
+	s.in.Buffer(nil, format.MaxLine+2)
 	s.in.Split(func(data []byte, atEOF bool) (advance int, token []byte, err error) {
 		if i := bytes.IndexByte(data, '\n'); i >= 0 {
 			return i + 1, data[:i+1], nil
@@ -176,11 +176,11 @@ func (s *source) read() error {
 		return cmp.Or(s.in.Err(), io.EOF)
 	}
 	s.line = s.in.Bytes()
-	s.envelope = bytes.HasPrefix(s.line, []byte(ExportPrefix))
+	s.envelope = bytes.HasPrefix(s.line, []byte(format.ExportPrefix))
 	return nil
 }
 
 // is reports whether the line is one of the envelope, with this word.
 func (s *source) is(word string) bool {
-	return s.envelope && bytes.HasPrefix(s.line[len(ExportPrefix):], []byte(`"`+word+`"`))
+	return s.envelope && bytes.HasPrefix(s.line[len(format.ExportPrefix):], []byte(`"`+word+`"`))
 }

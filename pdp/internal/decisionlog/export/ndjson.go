@@ -9,6 +9,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 )
 
 // ndjson writes the lines that format.go specifies.
@@ -31,8 +32,8 @@ type ndjson struct {
 func (n *ndjson) begin(h decisionlog.Head) error {
 	n.size, n.checkpoint = h.Size, h.Checkpoint
 	line := beginLine{
-		Export:     LineBegin,
-		Format:     ExportVersion,
+		Export:     format.LineBegin,
+		Format:     format.ExportVersion,
 		Form:       n.form,
 		Origin:     h.Origin,
 		Size:       h.Size,
@@ -65,20 +66,20 @@ func (n *ndjson) record(r decisionlog.Record) error {
 		return err
 	}
 	// Without an encoder: there are as many of these lines as records.
-	n.buffer = append(n.buffer[:0], `{"export":"`+LineProof+`","sequence":`...)
+	n.buffer = append(n.buffer[:0], `{"export":"`+format.LineProof+`","sequence":`...)
 	n.buffer = append(strconv.AppendUint(n.buffer, r.Sequence, 10), `,"hashes":`...)
 	n.buffer = append(hashList(proof).append(n.buffer), '}')
 	return n.line(r.Sequence, n.buffer)
 }
 
 func (n *ndjson) without(r decisionlog.Record) error {
-	if p := &n.pending; len(p.Hashes) == MaxHashes || len(p.Hashes) > 0 && p.Why != r.Gone {
+	if p := &n.pending; len(p.Hashes) == format.MaxHashes || len(p.Hashes) > 0 && p.Why != r.Gone {
 		if err := n.flush(); err != nil {
 			return err
 		}
 	}
 	if len(n.pending.Hashes) == 0 {
-		n.pending.Export, n.pending.First, n.pending.Why = LineLeaves, r.Sequence, r.Gone
+		n.pending.Export, n.pending.First, n.pending.Why = format.LineLeaves, r.Sequence, r.Gone
 	}
 	n.pending.Hashes = append(n.pending.Hashes, r.Leaf)
 	return nil
@@ -99,7 +100,7 @@ func (n *ndjson) end(done *Result) error {
 	}
 	done.Digest = n.sum()
 	line := endLine{
-		Export:  LineEnd,
+		Export:  format.LineEnd,
 		Records: done.Records,
 		Size:    n.size,
 		Digest:  done.Digest,

@@ -16,6 +16,7 @@ import (
 
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/c2sp"
+	"policy-service/pdp/internal/decisionlog/format"
 )
 
 // Prove writes a record with the proof that it is in the log, which verify accepts
@@ -90,10 +91,10 @@ func Proofs(in io.Reader) (all []Proved, err error) {
 		Hashes     []tlog.Hash `json:"hashes"`
 	}
 	lines := bufio.NewScanner(in)
-	lines.Buffer(nil, decisionlog.MaxLine+len("\r\n")+1)
+	lines.Buffer(nil, format.MaxLine+len("\r\n")+1)
 	for lines.Scan() {
 		line := lines.Bytes()
-		if !bytes.HasPrefix(line, []byte(ExportPrefix)) {
+		if !bytes.HasPrefix(line, []byte(format.ExportPrefix)) {
 			r, err := decisionlog.Parse(line)
 			if err != nil {
 				return nil, err
@@ -105,7 +106,7 @@ func Proofs(in io.Reader) (all []Proved, err error) {
 		if err := json.Unmarshal(line, &e); err != nil {
 			return nil, err
 		}
-		if e.Export == LineProof && len(all) > 0 {
+		if e.Export == format.LineProof && len(all) > 0 {
 			one := &all[len(all)-1]
 			one.Proof = c2sp.Proof{Index: e.Sequence, Hashes: e.Hashes, Checkpoint: []byte(e.Checkpoint), Extra: []byte(one.ID)}
 		}
@@ -124,7 +125,7 @@ func (l Log) WriteProofs(w io.Writer, records []decisionlog.Record) error {
 		lines:  newLines(buffered, 0),
 		hashes: &cachedHashes{from: l},
 		proofs: true,
-		form:   FormProof,
+		form:   format.FormProof,
 
 		witnessed: l.Witnessed,
 	}
@@ -191,8 +192,8 @@ func (l Log) Consistency(_ context.Context, w io.Writer, old []byte) error {
 		return err
 	}
 	line := consistencyLine{
-		Export: LineConsistency,
-		Format: ExportVersion,
+		Export: format.LineConsistency,
+		Format: format.ExportVersion,
 		Origin: l.Head.Origin,
 		Old:    string(old),
 		New:    string(l.Head.Checkpoint),

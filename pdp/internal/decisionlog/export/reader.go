@@ -14,6 +14,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 )
 
 // Reader goes once through an export of the form "log", or through a merge. It checks no proof: package verify does.
@@ -45,8 +46,8 @@ func partOf(line []byte) (Part, error) {
 		Form   string `json:"form"`
 		Part   `json:",inline"`
 	}
-	if err := json.Unmarshal(line, &is); err != nil || is.Export != LineBegin || is.Format != ExportVersion || is.Form != FormLog {
-		return Part{}, fmt.Errorf("this is no export of a decision log of format %d; give what log export writes", ExportVersion)
+	if err := json.Unmarshal(line, &is); err != nil || is.Export != format.LineBegin || is.Format != format.ExportVersion || is.Form != format.FormLog {
+		return Part{}, fmt.Errorf("this is no export of a decision log of format %d; give what log export writes", format.ExportVersion)
 	}
 	return is.Part, nil
 }
@@ -65,9 +66,9 @@ type Leaf struct {
 func NewReader(in io.Reader) (*Reader, error) {
 	r := &Reader{source: newSource(in), seen: map[string]*seen{}}
 	err := r.next()
-	for err == nil && (r.is(LineBegin) || len(r.Parts) == 0) {
-		if len(r.Parts) == MaxParts {
-			return nil, fmt.Errorf("line %d: a merge has %d parts at most", r.number, MaxParts)
+	for err == nil && (r.is(format.LineBegin) || len(r.Parts) == 0) {
+		if len(r.Parts) == format.MaxParts {
+			return nil, fmt.Errorf("line %d: a merge has %d parts at most", r.number, format.MaxParts)
 		}
 		var one Part
 		one, err = partOf(r.line)
@@ -85,23 +86,23 @@ func NewReader(in io.Reader) (*Reader, error) {
 // next goes to the next line of a part, or to the last line. At the end of the file it is io.EOF.
 func (r *Reader) next() error {
 	for {
-		ended := r.is(LineMerged) || !r.merge && r.is(LineEnd)
+		ended := r.is(format.LineMerged) || !r.merge && r.is(format.LineEnd)
 		switch err := r.read(); {
 		case errors.Is(err, io.EOF) && !ended:
 			return errors.New("the file ends before its last line")
 		case err != nil:
 			return err
 		}
-		first := r.number == 1 && r.is(LineMerge)
-		if r.merge = r.merge || first; !first && !(r.merge && r.is(LinePart)) {
+		first := r.number == 1 && r.is(format.LineMerge)
+		if r.merge = r.merge || first; !first && !(r.merge && r.is(format.LinePart)) {
 			return nil
 		}
 		var is struct {
 			Format int `json:"format"`
 			Part   int `json:"part"`
 		}
-		if err := json.Unmarshal(r.line, &is); err != nil || first && is.Format != MergeVersion || is.Part < 0 || is.Part > len(r.Parts) {
-			return fmt.Errorf("this is no line of a merge of format %d", MergeVersion)
+		if err := json.Unmarshal(r.line, &is); err != nil || first && is.Format != format.MergeVersion || is.Part < 0 || is.Part > len(r.Parts) {
+			return fmt.Errorf("this is no line of a merge of format %d", format.MergeVersion)
 		}
 		r.at = is.Part
 	}
@@ -138,7 +139,7 @@ func (r *Reader) Leaves() iter.Seq2[Leaf, error] {
 }
 
 // passedOver are the lines that have no leaves, and no bundles.
-var passedOver = []string{LineBegin, LineProof, LineEnd, LineMerged}
+var passedOver = []string{format.LineBegin, format.LineProof, format.LineEnd, format.LineMerged}
 
 // leaves are those of a line.
 func (r *Reader) leaves() (all []Leaf, err error) {
@@ -146,7 +147,7 @@ func (r *Reader) leaves() (all []Leaf, err error) {
 		return nil, errors.New("it is of no part of the merge")
 	}
 	of := r.seen[r.Parts[r.at].Origin]
-	if r.is(LineLeaves) {
+	if r.is(format.LineLeaves) {
 		var is struct {
 			First  int64       `json:"first"`
 			Why    string      `json:"why"`
@@ -155,12 +156,12 @@ func (r *Reader) leaves() (all []Leaf, err error) {
 		err := json.Unmarshal(r.line, &is)
 		for n, hash := range is.Hashes {
 			one := Leaf{Record: decisionlog.Record{Sequence: uint64(is.First) + uint64(n), Leaf: hash, Gone: is.Why}}
-			one.Again = is.Why != decisionlog.WhyFiltered && of.again(&of.gone, one.Sequence)
+			one.Again = is.Why != format.WhyFiltered && of.again(&of.gone, one.Sequence)
 			all = append(all, one)
 		}
 		return all, err
 	}
-	if r.is(LineFile) || r.is(LineBundle) {
+	if r.is(format.LineFile) || r.is(format.LineBundle) {
 		var is struct {
 			fileLine
 			Digest string `json:"digest"`
@@ -169,7 +170,7 @@ func (r *Reader) leaves() (all []Leaf, err error) {
 		if err := json.Unmarshal(r.line, &is); err != nil {
 			return nil, err
 		}
-		if r.is(LineFile) {
+		if r.is(format.LineFile) {
 			return nil, r.files.File(is.SHA256, is.Content, is.More)
 		}
 		return nil, r.files.Bundle(is.Digest, is.List)

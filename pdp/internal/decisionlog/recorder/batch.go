@@ -7,6 +7,7 @@ import (
 	"policy-service/evaluation"
 	"policy-service/pdp"
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/mask"
 )
 
@@ -78,7 +79,7 @@ func (r *Recorder) batchEntries(ctx context.Context, records []pdp.Record) ([]de
 // sharedEntry is the entry of the parts that the items of a batch inherit. A part that is inherited has its place in the record
 // even if masking left nothing of it.
 func sharedEntry(first *pdp.Record, shared *evaluation.Request, masked *mask.Masking) decisionlog.Entry {
-	e := newEntry(first, first.Item.Batch, decisionlog.KindBatch)
+	e := newEntry(first, first.Item.Batch, format.KindBatch)
 	e.Request = sharedRequest(shared, masked)
 	return e
 }

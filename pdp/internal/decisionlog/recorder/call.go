@@ -7,6 +7,7 @@ import (
 	"policy-service/evaluation"
 	"policy-service/pdp"
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 )
 
 // CallOf is the call that a record of a decision was made of, to make the decision again. The record must be resolved.
@@ -17,9 +18,9 @@ import (
 // The record says whether a hidden value could be put to the policies that decided. If b is another bundle, that is not
 // known.
 func CallOf(r *decisionlog.Recorded, b *pdp.Bundle, limits evaluation.Limits) (pdp.Call, error) {
-	if r.Kind != decisionlog.KindDecision && r.Kind != decisionlog.KindPossible {
+	if r.Kind != format.KindDecision && r.Kind != format.KindPossible {
 		return pdp.Call{}, fmt.Errorf("record %d is of kind %q: only a record of kind %s or %s has one question",
-			r.Sequence, r.Kind, decisionlog.KindDecision, decisionlog.KindPossible)
+			r.Sequence, r.Kind, format.KindDecision, format.KindPossible)
 	}
 	if r.Items != nil {
 		return pdp.Call{}, fmt.Errorf("record %d has the questions of a batch: name one, as ID.N", r.Sequence)

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 )
 
 // Event is an administrative event that goes on record: its name and its details, which hold no secret.
@@ -94,7 +95,7 @@ func (e *Events) Wake() {
 func (e *Events) entry(one Event) (decisionlog.Entry, error) {
 	entry := decisionlog.Entry{
 		ID:    uuid.Must(uuid.NewV7()).String(),
-		Kind:  decisionlog.KindAdmin,
+		Kind:  format.KindAdmin,
 		Now:   e.now(),
 		Event: one.Name,
 		Keys:  one.Keys,

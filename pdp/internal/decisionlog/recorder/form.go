@@ -10,6 +10,7 @@ import (
 	"policy-service/evaluation"
 	"policy-service/pdp"
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/mask"
 )
 
@@ -18,7 +19,7 @@ import (
 func newEntry(record *pdp.Record, id, kind string) decisionlog.Entry {
 	call := &record.Call
 	var declared []string
-	if call.Registered && kind != decisionlog.KindBatch {
+	if call.Registered && kind != format.KindBatch {
 		if declared = call.Obligations; declared == nil {
 			declared = []string{} // which is not the same as no registration
 		}
@@ -48,13 +49,13 @@ func payerOf(call *pdp.Call) string {
 // entryOf is the entry of a record without its secrets.
 func entryOf(record *pdp.Record, masked *mask.Masking) (e decisionlog.Entry, err error) {
 	if record.Search != nil {
-		e = newEntry(record, record.ID, decisionlog.KindSearch)
+		e = newEntry(record, record.ID, format.KindSearch)
 		e.Search, e.Request = searchOf(record), requestOf(masked)
 		return e, nil
 	}
-	kind, d := decisionlog.KindDecision, &record.Decision
+	kind, d := format.KindDecision, &record.Decision
 	if d.Possible != evaluation.Decided {
-		kind = decisionlog.KindPossible
+		kind = format.KindPossible
 	}
 	e = newEntry(record, record.ID, kind)
 	if d.Malformed == nil || !isEmpty(&record.Call.Request) { // else it never became a request
@@ -71,7 +72,7 @@ func entryOf(record *pdp.Record, masked *mask.Masking) (e decisionlog.Entry, err
 	if d.Malformed != nil {
 		e.Details, err = malformedOf(d.Malformed, masked)
 	}
-	if kind == decisionlog.KindPossible && len(e.AppendBody(nil)) > decisionlog.MaxPossible {
+	if kind == format.KindPossible && len(e.AppendBody(nil)) > format.MaxPossible {
 		e = withoutRoom(e)
 	}
 	return e, err

@@ -25,6 +25,7 @@ import (
 	"policy-service/pdp/decisionlog/verify"
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/export"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/mask"
 	"policy-service/pdp/internal/decisionlog/recorder"
 )
@@ -88,7 +89,7 @@ func openBook(t *testing.T, name, data string, seed uint64) *book {
 	b.nextStep()
 	b.log = must(decisionlog.Open(data, decisionlog.Options{
 		Origin:      "policy-service/" + name,
-		Kinds:       []string{decisionlog.KindApproval, decisionlog.KindCapability},
+		Kinds:       []string{format.KindApproval, format.KindCapability},
 		Now:         func() time.Time { return time.Unix(0, b.clock.Load()) },
 		NewID:       func() string { return fmt.Sprintf("own-%d", b.ids.Add(1)) },
 		SegmentAge:  never,
@@ -208,7 +209,7 @@ func TestGolden(t *testing.T) {
 	large := openBook(t, "large", t.TempDir(), 2)
 	writeManyRecords(large)
 	whole := large.snapshot()
-	compareGolden(t, "large.ndjson", large.exportVerified(whole, export.Options{Filter: decisionlog.Filter{Kind: decisionlog.KindPossible}}))
+	compareGolden(t, "large.ndjson", large.exportVerified(whole, export.Options{Filter: decisionlog.Filter{Kind: format.KindPossible}}))
 	out = &strings.Builder{}
 	for _, tile := range []tlog.Tile{{H: 8, L: 0, N: 0, W: 256}, {H: 8, L: 0, N: 1, W: 40}, {H: 8, L: 1, N: 0, W: 1}} {
 		hashes := must(large.log.Tile(tile))
@@ -216,13 +217,13 @@ func TestGolden(t *testing.T) {
 	}
 	compareGolden(t, "tiles.txt", out.String())
 
-	admin := export.Options{Filter: decisionlog.Filter{Kind: decisionlog.KindAdmin}}
+	admin := export.Options{Filter: decisionlog.Filter{Kind: format.KindAdmin}}
 	merged := &bytes.Buffer{}
 	_ = must(export.Merge(merged, []export.Input{{Name: "l", Reader: strings.NewReader(large.exportVerified(whole, admin))}, {Name: "g", Reader: strings.NewReader(b.exportVerified(l, admin))}}))
 	compareGolden(t, "merged.ndjson", merged.String())
 
 	b.ok(b.log.KeepWitnessed(first))
-	compareGolden(t, "witnessed.ndjson", b.exportVerified(l, export.Options{Filter: decisionlog.Filter{Event: decisionlog.EventStart}}))
+	compareGolden(t, "witnessed.ndjson", b.exportVerified(l, export.Options{Filter: decisionlog.Filter{Event: format.EventStart}}))
 	b.nextStep()
 	b.ok(b.log.Close())
 	out = &strings.Builder{}
@@ -245,11 +246,11 @@ func TestGoldenCrash(t *testing.T) {
 	for n, name := range []string{"crashed.ndjson", "unsigned.ndjson"} {
 		data := t.TempDir()
 		b.ok(os.CopyFS(data, os.DirFS(b.data)))
-		b.ok(os.Chmod(filepath.Join(data, decisionlog.KeyFile), 0o600))
+		b.ok(os.Chmod(filepath.Join(data, format.KeyFile), 0o600))
 		if name == "unsigned.ndjson" {
-			db := must(bbolt.Open(filepath.Join(data, decisionlog.LogDir, fmt.Sprintf(decisionlog.SegmentName, 1)), 0o600, nil))
+			db := must(bbolt.Open(filepath.Join(data, format.LogDir, fmt.Sprintf(format.SegmentName, 1)), 0o600, nil))
 			b.ok(db.Update(func(tx *bbolt.Tx) error {
-				return tx.Bucket([]byte(decisionlog.BucketMeta)).Delete([]byte(decisionlog.MetaHead))
+				return tx.Bucket([]byte(format.BucketMeta)).Delete([]byte(format.MetaHead))
 			}))
 			b.ok(db.Close())
 		}
@@ -332,11 +333,11 @@ func (b *book) readVouched() string {
 		writeSection(out, "event", "%d %s", r.Sequence, r.Event)
 		return nil
 	},
-		decisionlog.EventStart, decisionlog.EventAPIKeys, decisionlog.EventKeyRotated))
+		format.EventStart, format.EventAPIKeys, format.EventKeyRotated))
 	v := must(b.log.Vouched(ctx, func(r *decisionlog.Recorded, vouched bool) error {
 		writeSection(out, "vouched", "%d %s %t", r.Sequence, r.Event, vouched)
 		return nil
-	}, decisionlog.EventAPIKeys, decisionlog.EventStart))
+	}, format.EventAPIKeys, format.EventStart))
 	writeSection(out, "vouched", "%+v", v)
 	record := must(b.log.ByID("d-full")).Line
 	writeSection(out, "mask after", "%s", b.mask.After("was it hunter22hunter, or tiger333tiger?", record))
@@ -393,11 +394,11 @@ func (b *book) queryPages() string {
 		{Limit: 20}, {Newest: true, Cursor: decisionlog.End, Limit: 20}, {Cursor: 9, Limit: 5},
 		{Filter: decisionlog.Filter{Tenants: []string{"zeta"}}}, {Filter: decisionlog.Filter{Tenant: "zeta"}},
 		{Filter: decisionlog.Filter{From: b.now().Add(-9 * time.Second), To: b.now().Add(-2 * time.Second)}},
-		{Filter: decisionlog.Filter{Kind: decisionlog.KindPossible}}, {Filter: decisionlog.Filter{Decision: decisionlog.Deny}},
+		{Filter: decisionlog.Filter{Kind: format.KindPossible}}, {Filter: decisionlog.Filter{Decision: decisionlog.Deny}},
 		{Filter: decisionlog.Filter{Decision: decisionlog.Allow}}, {Filter: decisionlog.Filter{Decision: decisionlog.Waiting}},
 		{Filter: decisionlog.Filter{Decision: decisionlog.Possible}}, {Filter: decisionlog.Filter{Decision: decisionlog.Impossible}},
 		{Filter: decisionlog.Filter{Subject: "user/alice"}}, {Filter: decisionlog.Filter{Subject: "bot"}}, {Filter: decisionlog.Filter{Resource: "doc/b1"}},
-		{Filter: decisionlog.Filter{Action: "write"}}, {Filter: decisionlog.Filter{Policy: "p2"}}, {Filter: decisionlog.Filter{Event: decisionlog.EventAPIKeys}},
+		{Filter: decisionlog.Filter{Action: "write"}}, {Filter: decisionlog.Filter{Policy: "p2"}}, {Filter: decisionlog.Filter{Event: format.EventAPIKeys}},
 		{Filter: decisionlog.Filter{Of: "d-full"}}, {Filter: decisionlog.Filter{Approval: "ap-1"}}, {Filter: decisionlog.Filter{Capability: "cap-0"}},
 		{Filter: decisionlog.Filter{Text: "zoë"}}, {Filter: decisionlog.Filter{Text: "inherited text"}}, {Filter: decisionlog.Filter{Text: "hunter22"}}, {Filter: decisionlog.Filter{Text: "masked:"}},
 	} {

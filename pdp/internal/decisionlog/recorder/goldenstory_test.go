@@ -11,6 +11,7 @@ import (
 	"policy-service/evaluation"
 	"policy-service/pdp"
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/recorder"
 	"policy-service/pdp/internal/evidence"
 )
@@ -57,8 +58,8 @@ func writeEveryKind(b *book) (first []byte) {
 	events := recorder.NewEvents(b.now, slog.New(slog.DiscardHandler))
 	events.Log = b
 	b.nextStep()
-	b.ok(events.Record(b.t.Context(), recorder.Event{Name: decisionlog.EventStart, Details: map[string]any{"version": "1", "files": "\xff<&>"}},
-		recorder.Event{Name: decisionlog.EventBundleLoaded, Details: map[string]string{"bundle": bundle}}, recorder.Event{Name: decisionlog.EventAPIKeys, Details: map[string][]string{"keys": {"a"}}, Keys: 3}))
+	b.ok(events.Record(b.t.Context(), recorder.Event{Name: format.EventStart, Details: map[string]any{"version": "1", "files": "\xff<&>"}},
+		recorder.Event{Name: format.EventBundleLoaded, Details: map[string]string{"bundle": bundle}}, recorder.Event{Name: format.EventAPIKeys, Details: map[string][]string{"keys": {"a"}}, Keys: 3}))
 
 	single := func(id string, q evaluation.Request, d evaluation.Decision, more ...func(*pdp.Record)) {
 		d.ID, d.Bundle = id, bundle
@@ -148,15 +149,15 @@ func writeEveryKind(b *book) (first []byte) {
 
 	b.append(decisionlog.Receipt{Decision: "d-full", Obligations: []evaluation.Receipt{{ID: "tell", Status: evaluation.Discharged}, {ID: "log", Status: evaluation.NotDischarged, Detail: "disk <full>"}}}.Entry("acme", "key:pep"))
 	b.append(
-		decisionlog.Entry{ID: "approval-1", Kind: decisionlog.KindApproval, Tenant: "acme", Caller: "key:pep", Payer: "key:other", Event: "requested", Details: jsontext.Value(`{"approval": "ap-1", "by": "alice"}`)},
-		decisionlog.Entry{ID: "approval-2", Kind: decisionlog.KindApproval, Tenant: "acme", Caller: "user:bob", Event: "approved", Details: jsontext.Value(`{"approval":"ap-1","by":"bob","reason":"@fine"}`)})
-	b.append(decisionlog.Entry{ID: "capability-1", Kind: decisionlog.KindCapability, Tenant: "acme", Event: "granted", Details: jsontext.Value(`{"capability":"cap-1","ancestors":["cap-0","cap-root"]}`)})
+		decisionlog.Entry{ID: "approval-1", Kind: format.KindApproval, Tenant: "acme", Caller: "key:pep", Payer: "key:other", Event: "requested", Details: jsontext.Value(`{"approval": "ap-1", "by": "alice"}`)},
+		decisionlog.Entry{ID: "approval-2", Kind: format.KindApproval, Tenant: "acme", Caller: "user:bob", Event: "approved", Details: jsontext.Value(`{"approval":"ap-1","by":"bob","reason":"@fine"}`)})
+	b.append(decisionlog.Entry{ID: "capability-1", Kind: format.KindCapability, Tenant: "acme", Event: "granted", Details: jsontext.Value(`{"capability":"cap-1","ancestors":["cap-0","cap-root"]}`)})
 	b.append(decisionlog.Entry{
-		Kind: decisionlog.KindAdmin, Tenant: "acme", Caller: "key:gateway", RequestID: "r", TraceID: "t", Event: decisionlog.EventToolDrift,
+		Kind: format.KindAdmin, Tenant: "acme", Caller: "key:gateway", RequestID: "r", TraceID: "t", Event: format.EventToolDrift,
 		Details: jsontext.Value(`{"server":"s","tool":"reset_password","change":"changed","with":"w","parts":["description"],"locked":"sha256:a","found":"sha256:b"}`)})
 	// A request that was put together from parts has no form of its own.
 	b.append(decisionlog.Entry{
-		ID: "d-parts", Kind: decisionlog.KindDecision, Tenant: "zeta", Decision: &decisionlog.Decision{Allow: true},
+		ID: "d-parts", Kind: format.KindDecision, Tenant: "zeta", Decision: &decisionlog.Decision{Allow: true},
 		Request: &decisionlog.Request{Subject: jsontext.Value(`{"type": "user", "id": "parts"}`), Action: jsontext.Value(`{"name":"read"}`), Resource: jsontext.Value(`{"type":"doc","id":"1"}`), Context: jsontext.Value(`{"a" : 1}`)}})
 	b.nextStep()
 	b.ok(b.log.Withdraw(b.t.Context(), "acme", "key:pep", decisionlog.Withdrawn{Decision: "d-full", Approval: "ap-1"}))
@@ -167,7 +168,7 @@ func writeEveryKind(b *book) (first []byte) {
 	b.nextStep()
 	_ = must(b.log.RotateKey(b.t.Context(), "key:admin"))
 	b.nextStep()
-	b.ok(events.Record(b.t.Context(), recorder.Event{Name: decisionlog.EventAPIKeys, Keys: 4}, recorder.Event{Name: decisionlog.EventStop}))
+	b.ok(events.Record(b.t.Context(), recorder.Event{Name: format.EventAPIKeys, Keys: 4}, recorder.Event{Name: format.EventStop}))
 	b.clock.Add(int64(-time.Hour))
 	single("d-behind", requestWith(`{}`), evaluation.Decision{Allow: true, Determining: full.Determining})
 	b.clock.Add(int64(time.Hour))
@@ -181,7 +182,7 @@ func writeManyRecords(b *book) {
 		repeated(`{"resource":{"type":"document-of-a-long-name","id":"%d","properties":{"of":"a department"}}}`, 500)+`]}`, possible, impossible, possible)
 	many := make([]decisionlog.Entry, 300)
 	for n := range many {
-		many[n] = decisionlog.Entry{ID: fmt.Sprintf("d-%d", n), Kind: decisionlog.KindDecision, Tenant: "acme", Decision: &decisionlog.Decision{}}
+		many[n] = decisionlog.Entry{ID: fmt.Sprintf("d-%d", n), Kind: format.KindDecision, Tenant: "acme", Decision: &decisionlog.Decision{}}
 	}
 	b.append(many...)
 }

@@ -6,6 +6,7 @@ import (
 	"policy-service/evaluation"
 	"policy-service/pdp"
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/mask"
 )
 
@@ -19,7 +20,7 @@ func possibleEntry(records []pdp.Record, possible int, shared *evaluation.Reques
 		return decisionlog.Entry{}
 	}
 	one := &records[first]
-	e := newEntry(one, decisionlog.PossibleID(one.Item.Batch, possible == len(records)), decisionlog.KindPossible)
+	e := newEntry(one, decisionlog.PossibleID(one.Item.Batch, possible == len(records)), format.KindPossible)
 	e.Request = sharedRequest(shared, masked)
 	all := &decisionlog.Questions{Bundle: one.Bundle}
 	all.Same.Subject, all.Same.Action, all.Same.Resource = true, true, true

@@ -12,6 +12,7 @@ import (
 	"policy-service/evaluation"
 	"policy-service/pdp"
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 )
 
 // asking are the records of a batch that asks what is possible of so many documents, and what all of them inherit.
@@ -59,7 +60,7 @@ func TestPossibleRecordIsBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 		whole := recorded("b")
-		if len(whole.Line) > decisionlog.MaxPossible+1<<10 || !strings.Contains(string(whole.Line), tt.request) {
+		if len(whole.Line) > format.MaxPossible+1<<10 || !strings.Contains(string(whole.Line), tt.request) {
 			t.Errorf("%s: %d bytes: %.300s", name, len(whole.Line), whole.Line)
 		}
 		kept := len(whole.Items)
@@ -165,7 +166,7 @@ func TestPossibleRecordHidesSecrets(t *testing.T) {
 			t.Errorf("question %d is %s, %v", n, q.Asked, err)
 		}
 	}
-	if one := recorded("b.2"); one.Kind != decisionlog.KindDecision || one.Answer() != decisionlog.Allow || len(one.Inherits) != 2 {
+	if one := recorded("b.2"); one.Kind != format.KindDecision || one.Answer() != decisionlog.Allow || len(one.Inherits) != 2 {
 		t.Errorf("beside it: %s", one.Line)
 	}
 }

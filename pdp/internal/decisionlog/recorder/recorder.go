@@ -16,6 +16,7 @@ import (
 	"policy-service/evaluation"
 	"policy-service/pdp"
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/mask"
 )
 
@@ -56,9 +57,9 @@ func (r *Recorder) Record(ctx context.Context, records []pdp.Record) error {
 	case !errors.Is(err, decisionlog.ErrTooLarge):
 		return err
 	case len(entries) > 1:
-		return tooLarge("the records of this batch", decisionlog.MaxAppend)
+		return tooLarge("the records of this batch", format.MaxAppend)
 	}
-	return tooLarge("this request and what it is answered, with its secrets masked,", decisionlog.MaxLine)
+	return tooLarge("this request and what it is answered, with its secrets masked,", format.MaxLine)
 }
 
 func (r *Recorder) entries(ctx context.Context, records []pdp.Record) ([]decisionlog.Entry, error) {

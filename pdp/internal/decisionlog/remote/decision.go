@@ -7,6 +7,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/httpclient"
 )
 
@@ -20,13 +21,13 @@ type (
 
 // The kinds.
 const (
-	KindDecision   = decisionlog.KindDecision
-	KindPossible   = decisionlog.KindPossible
-	KindSearch     = decisionlog.KindSearch
-	KindApproval   = decisionlog.KindApproval
-	KindCapability = decisionlog.KindCapability
-	KindReceipt    = decisionlog.KindReceipt
-	KindAdmin      = decisionlog.KindAdmin
+	KindDecision   = format.KindDecision
+	KindPossible   = format.KindPossible
+	KindSearch     = format.KindSearch
+	KindApproval   = format.KindApproval
+	KindCapability = format.KindCapability
+	KindReceipt    = format.KindReceipt
+	KindAdmin      = format.KindAdmin
 )
 
 // The parts that a policy can have in a decision.

@@ -19,6 +19,7 @@ import (
 
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/export"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/httpclient"
 )
 
@@ -117,7 +118,7 @@ const (
 	idleTimeout = 5 * time.Minute
 	// maxHeld bounds the lines that are held: a record and its proof; or a row, in which the request stands with what
 	// it inherits, its names once more, and every quote twice.
-	maxHeld = 6 * decisionlog.MaxLine
+	maxHeld = 6 * format.MaxLine
 )
 
 // piece reads one connection.
@@ -272,11 +273,11 @@ func (d *download) place(line []byte) (int64, error) {
 			return -1, nil
 		}
 		return of.Sequence, nil
-	case export.LineProof:
+	case format.LineProof:
 		return of.Sequence, nil
-	case export.LineLeaves:
+	case format.LineLeaves:
 		return of.First, nil
-	case export.LineEnd:
+	case format.LineEnd:
 		d.end = of.Digest
 	}
 	return -1, nil

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/report"
 	"policy-service/pdp/internal/httpclient"
 )
@@ -54,7 +55,7 @@ func recordPath(id string) string { return "/v1/decisions/" + url.PathEscape(id)
 // InForce is the bundle that was loaded last, by the log. It has no digest if no record of that may be seen, as by a caller that may
 // not see all tenants, and no files if they are not kept.
 func (l *Log) InForce(ctx context.Context) (digest string, files map[string][]byte, err error) {
-	got, err := l.page(ctx, decisionlog.Filter{Event: decisionlog.EventBundleLoaded}, "newest", -1, 1)
+	got, err := l.page(ctx, decisionlog.Filter{Event: format.EventBundleLoaded}, "newest", -1, 1)
 	if err != nil || len(got.Items) == 0 {
 		return "", nil, err
 	}

@@ -10,40 +10,41 @@ import (
 	"policy-service/evaluation"
 	"policy-service/pdp/internal/approval"
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 )
 
 // event takes in an administrative record of the span. Those of all tenants
 // together do not come up for a reader who may see some only.
 func (p *reporting) event(s *decisionlog.Recorded) error {
 	switch s.Event {
-	case decisionlog.EventStart, decisionlog.EventStop, decisionlog.EventCrash, decisionlog.EventCreated:
+	case format.EventStart, format.EventStop, format.EventCrash, format.EventCreated:
 		p.service.Runs = append(p.service.Runs, Run{At: p.moment(s), Event: s.Event})
 		return nil
-	case decisionlog.EventBundleLoaded:
+	case format.EventBundleLoaded:
 		p.begin()
 		loaded, err := p.bundleLoaded(s)
 		if err == nil {
 			p.addBundle(*loaded)
 		}
 		return err
-	case decisionlog.EventBundleRefused:
+	case format.EventBundleRefused:
 		return addEvent(&p.service.Refused, s, func(b *RefusedBundle) { b.At = p.moment(s) })
-	case decisionlog.EventRetired:
+	case format.EventRetired:
 		return addEvent(&p.service.Retention, s, func(r *RetentionRun) { r.At = p.moment(s) })
-	case decisionlog.EventKeyRotated:
+	case format.EventKeyRotated:
 		return addEvent(&p.service.Keys, s, func(k *KeyRotation) { k.At = p.moment(s) })
-	case decisionlog.EventUnsigned, decisionlog.EventSegment:
+	case format.EventUnsigned, format.EventSegment:
 		for _, tail := range s.UnsignedTails() {
 			if !slices.ContainsFunc(p.service.UnsignedTails, func(u UnsignedTail) bool { return u.UnsignedTail == tail && u.At.Origin == p.origin }) {
 				p.service.UnsignedTails = append(p.service.UnsignedTails, UnsignedTail{p.moment(s), tail})
 			}
 		}
 		return nil
-	case decisionlog.EventDropped, decisionlog.EventResumed, decisionlog.EventLoss:
+	case format.EventDropped, format.EventResumed, format.EventLoss:
 		return addEvent(&p.service.Losses, s, func(l *Loss) { l.At = p.moment(s) })
-	case decisionlog.EventRedacted:
+	case format.EventRedacted:
 		return p.redaction(s)
-	case decisionlog.EventToolDrift:
+	case format.EventToolDrift:
 		var drift evaluation.Drift
 		err := json.Unmarshal(s.Details, &drift)
 		p.report.ToolDrift[string(drift.Change)]++

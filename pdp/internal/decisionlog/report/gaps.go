@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 )
 
 // DatedGap is a gap with what is still known of its time: records are in the order
@@ -117,7 +118,7 @@ func (s span) hasAll(g DatedGap) bool {
 func (g *gaps) read(l decisionlog.Record) (*decisionlog.Recorded, error) {
 	switch l.Gone {
 	case "":
-	case decisionlog.WhyFiltered:
+	case format.WhyFiltered:
 		return nil, nil
 	default:
 		g.gone(l)

@@ -11,6 +11,7 @@ import (
 	"policy-service/evaluation"
 	"policy-service/pdp/decisionlog/verify"
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 )
 
 func mustOpen(t testing.TB, data string, o decisionlog.Options) *decisionlog.Log {
@@ -45,7 +46,7 @@ func entryOf(id string, allow bool) decisionlog.Entry {
 	if strings.HasSuffix(id, "7") {
 		tenant = "acme"
 	}
-	return decisionlog.Entry{ID: id, Kind: decisionlog.KindDecision, Tenant: tenant, Caller: "key:pep",
+	return decisionlog.Entry{ID: id, Kind: format.KindDecision, Tenant: tenant, Caller: "key:pep",
 		Request: &decisionlog.Request{
 			Subject:  jsontext.Value(fmt.Sprintf(`{"type":"user","id":"subject-of-%s"}`, id)),
 			Action:   jsontext.Value(`{"name":"read"}`),

@@ -11,6 +11,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 )
 
 // owing is a decision that obliges to what is named, each of the type before the
@@ -87,7 +88,7 @@ func TestStatsOfSomeTenants(t *testing.T) {
 			t.Errorf("it says %s: %s", member, text)
 		}
 	}
-	if st.Kinds[decisionlog.KindDecision] != 1 || len(st.Kinds) != 1 || st.Size < 5 || cmp.Diff(st.Tenants, []string{"acme"}) != "" {
+	if st.Kinds[format.KindDecision] != 1 || len(st.Kinds) != 1 || st.Size < 5 || cmp.Diff(st.Tenants, []string{"acme"}) != "" {
 		t.Errorf("%s", text)
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"policy-service/pdp/internal/approval"
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 )
 
 // reporting is a report in the making.
@@ -87,13 +88,13 @@ func (p *reporting) look(l decisionlog.Record) error {
 	}
 	p.run(s)
 	p.first = cmp.Or(p.first, s.Time)
-	if s.Kind == decisionlog.KindReceipt { // of any time: it is about a decision of the span
+	if s.Kind == format.KindReceipt { // of any time: it is about a decision of the span
 		p.owed.received(s.Receipt())
 	}
 	switch inside := p.span.has(s.Time); {
 	case inside:
 		err = p.count(s)
-	case s.Event == decisionlog.EventBundleLoaded && s.Time.Before(p.span.from):
+	case s.Event == format.EventBundleLoaded && s.Time.Before(p.span.from):
 		p.before, err = p.bundleLoaded(s)
 	}
 	if err == nil { // of any time, as a receipt
@@ -108,9 +109,9 @@ func (p *reporting) look(l decisionlog.Record) error {
 // run takes in whether the service runs, by the records.
 func (p *reporting) run(s *decisionlog.Recorded) {
 	switch s.Event {
-	case decisionlog.EventStart:
+	case format.EventStart:
 		p.started, p.running = true, true
-	case decisionlog.EventStop, decisionlog.EventCrash:
+	case format.EventStop, format.EventCrash:
 		p.running = false
 	}
 	if s.Bundle == "" || p.running || !p.span.has(s.Time) {
@@ -129,15 +130,15 @@ func (p *reporting) count(s *decisionlog.Recorded) error {
 	}
 	p.clock(s)
 	switch s.Kind {
-	case decisionlog.KindDecision:
+	case format.KindDecision:
 		p.decision(s)
-	case decisionlog.KindPossible:
+	case format.KindPossible:
 		return p.possible(s)
-	case decisionlog.KindAdmin:
+	case format.KindAdmin:
 		return p.event(s)
-	case decisionlog.KindApproval:
+	case format.KindApproval:
 		return p.approval(s)
-	case decisionlog.KindCapability:
+	case format.KindCapability:
 		p.report.Capabilities.Steps[s.Event]++
 	}
 	return nil

@@ -17,6 +17,7 @@ import (
 	"policy-service/pdp/internal/approval"
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/export"
+	"policy-service/pdp/internal/decisionlog/format"
 )
 
 // Options say what a report is of: what was recorded from From on and before
@@ -126,7 +127,7 @@ func (p *Population) add(s *decisionlog.Recorded) error {
 	case decisionlog.Deny:
 		p.Denied++
 	}
-	if s.Kind != decisionlog.KindPossible {
+	if s.Kind != format.KindPossible {
 		return nil
 	}
 	possible, impossible, err := s.Counts()
@@ -374,7 +375,7 @@ func OfExport(r *export.Reader, o Options) (Report, error) {
 			p.report.Again++
 			_, err = p.gaps.read(l.Record) // its time dates the gaps of this export
 		} else {
-			if l.Gone == decisionlog.WhyFiltered {
+			if l.Gone == format.WhyFiltered {
 				p.report.LeftOut++
 			}
 			err = p.look(l.Record)

@@ -18,6 +18,7 @@ import (
 	"policy-service/pdp/internal/approval"
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/export"
+	"policy-service/pdp/internal/decisionlog/format"
 )
 
 // dated is a log whose clock is the test's.
@@ -39,7 +40,7 @@ func (d *dated) open() {
 	d.Helper()
 	d.log = mustOpen(d, d.data, decisionlog.Options{
 		// No checkpoint and no segment but those that are asked for.
-		Checkpoints: decisionlog.Checkpoints{Every: time.Hour, Idle: time.Hour}, SegmentAge: 10_000 * time.Hour, Kinds: []string{decisionlog.KindApproval},
+		Checkpoints: decisionlog.Checkpoints{Every: time.Hour, Idle: time.Hour}, SegmentAge: 10_000 * time.Hour, Kinds: []string{format.KindApproval},
 		Now: func() time.Time { return time.Unix(0, d.now.Load()).UTC() },
 	})
 	// A log that was opened signs a checkpoint by itself, soon. This is that one, or the
@@ -74,7 +75,7 @@ func (d *dated) heartbeat(clock string) {
 
 func (d *dated) admin(event, details string) {
 	d.Helper()
-	mustAppend(d, d.log, decisionlog.Entry{Kind: decisionlog.KindAdmin, Event: event, Details: jsontext.Value(details)})
+	mustAppend(d, d.log, decisionlog.Entry{Kind: format.KindAdmin, Event: event, Details: jsontext.Value(details)})
 }
 
 func (d *dated) ok(err error) {
@@ -146,15 +147,15 @@ func TestReport(t *testing.T) {
 	two := entryOf("two", true)
 	two.Decision.Bundle = "h1:two"
 	mustAppend(d, d.log, two)
-	d.admin(decisionlog.EventDropped, `{"dropped":3,"dropped_first":"2026-03-06T09:00:00.000000000Z","dropped_last":"2026-03-06T09:30:00.000000000Z"}`)
-	d.admin(decisionlog.EventResumed, `{"failed_at":"2026-03-06T09:40:00.000000000Z","resumed_at":"2026-03-06T09:50:00.000000000Z","error":"disk_full","refused":7}`)
-	d.admin(decisionlog.EventLoss, `{"file":"journal.1","offset":8192,"reason":"r","frames":[[4,5]],"lost":2,"kept":9,"files":["journal.1.lost-x"]}`)
+	d.admin(format.EventDropped, `{"dropped":3,"dropped_first":"2026-03-06T09:00:00.000000000Z","dropped_last":"2026-03-06T09:30:00.000000000Z"}`)
+	d.admin(format.EventResumed, `{"failed_at":"2026-03-06T09:40:00.000000000Z","resumed_at":"2026-03-06T09:50:00.000000000Z","error":"disk_full","refused":7}`)
+	d.admin(format.EventLoss, `{"file":"journal.1","offset":8192,"reason":"r","frames":[[4,5]],"lost":2,"kept":9,"files":["journal.1.lost-x"]}`)
 	d.set("2026-03-06 11:00")
 	d.ok(d.log.Redact(t.Context(), "", "d2", "erasure request 17"))
 	key, err := d.log.RotateKey(t.Context(), "")
 	d.ok(err)
 	for _, change := range []string{"changed", "gone", "changed"} {
-		d.admin(decisionlog.EventToolDrift, `{"server":"jira","tool":"`+change+`","change":"`+change+`"}`)
+		d.admin(format.EventToolDrift, `{"server":"jira","tool":"`+change+`","change":"`+change+`"}`)
 	}
 	d.admin("stop", "")
 	d.set("2026-03-07 10:00") // after the time of the report: receipts count all the same
@@ -170,7 +171,7 @@ func TestReport(t *testing.T) {
 		t.Errorf("%d records:\n%s", r.Size, r.Checkpoint)
 	}
 	// 9 decisions but one that was redacted, and another bundle's one; the admin records are the log's own, too.
-	if p := r.Population; p.Kinds[decisionlog.KindDecision] != 9 || p.Allowed != 4 || p.Waiting != 1 || p.Denied != 4 || !p.First.Equal(at("2026-03-03 10:00").Time) || !p.Last.Equal(at("2026-03-06 11:00").Time) {
+	if p := r.Population; p.Kinds[format.KindDecision] != 9 || p.Allowed != 4 || p.Waiting != 1 || p.Denied != 4 || !p.First.Equal(at("2026-03-03 10:00").Time) || !p.Last.Equal(at("2026-03-06 11:00").Time) {
 		t.Errorf("%+v", p)
 	}
 	sequences := map[string]uint64{}
@@ -196,17 +197,17 @@ func TestReport(t *testing.T) {
 			{Digest: "h1:two", Loaded: at("2026-03-06 10:00").Time, Sequence: sequences["bundle_loaded"], Files: 4, Decisions: 1, First: at("2026-03-06 10:00").Time, Last: at("2026-03-06 10:00").Time}}},
 		"obligations": {r.Obligations, map[string]Obligations{"log": {Owed: 1, Discharged: 1}, "notification": {Owed: 1, Unreported: 1}, "approval_required": {Owed: 1, Unreported: 1}}},
 		"tool drift":  {r.ToolDrift, map[string]int64{"changed": 2, "gone": 1}},
-		"redactions":  {r.Redactions, []Redaction{{At: moment(decisionlog.EventRedacted, "2026-03-06 11:00"), Of: 6, ID: "d2", Tenant: "default", Reason: "erasure request 17"}}},
+		"redactions":  {r.Redactions, []Redaction{{At: moment(format.EventRedacted, "2026-03-06 11:00"), Of: 6, ID: "d2", Tenant: "default", Reason: "erasure request 17"}}},
 		"clock":       {r.ClockBehind, []ClockBehind{{First: moment("b1", "2026-03-03 10:00"), Records: 3}}},
 		"days": {r.Days, Days{First: "2026-03-03", Last: "2026-03-06", WithDecisions: 2, Quiet: []QuietDay{
 			{Day: "2026-03-04", Proved: true, Checkpoints: 2}, {Day: "2026-03-05"}}}},
-		"gaps":    {r.Service.Gaps, []DatedGap{{Gap: Gap{First: 6, Next: 7, Why: decisionlog.WhyRedacted}, After: at("2026-03-03 10:00").Time, Before: at("2026-03-03 10:00").Time}}},
+		"gaps":    {r.Service.Gaps, []DatedGap{{Gap: Gap{First: 6, Next: 7, Why: format.WhyRedacted}, After: at("2026-03-03 10:00").Time, Before: at("2026-03-03 10:00").Time}}},
 		"runs":    {r.Service.Runs, []Run{{At: moment("stop", "2026-03-06 11:00"), Event: "stop"}}},
 		"refused": {r.Service.Refused, []RefusedBundle{{At: moment("bundle_refused", "2026-03-06 10:00"), InForce: "h1:one", Count: 2, Problems: []string{"a.cedar:1:1: no", "b"}}}},
 		"losses": {r.Service.Losses, []Loss{
-			{At: moment(decisionlog.EventDropped, "2026-03-06 10:00"), Dropped: 3, First: at("2026-03-06 09:00").Time, Last: at("2026-03-06 09:30").Time},
-			{At: moment(decisionlog.EventResumed, "2026-03-06 10:00"), Refused: 7, Failed: at("2026-03-06 09:40").Time, Resumed: at("2026-03-06 09:50").Time, Error: "disk_full"},
-			{At: moment(decisionlog.EventLoss, "2026-03-06 10:00"), Damage: &Damage{File: "journal.1", Offset: 8192, Lost: &lost, Kept: 9}}}},
+			{At: moment(format.EventDropped, "2026-03-06 10:00"), Dropped: 3, First: at("2026-03-06 09:00").Time, Last: at("2026-03-06 09:30").Time},
+			{At: moment(format.EventResumed, "2026-03-06 10:00"), Refused: 7, Failed: at("2026-03-06 09:40").Time, Resumed: at("2026-03-06 09:50").Time, Error: "disk_full"},
+			{At: moment(format.EventLoss, "2026-03-06 10:00"), Damage: &Damage{File: "journal.1", Offset: 8192, Lost: &lost, Kept: 9}}}},
 		"retention": {r.Service.Retention, []RetentionRun{}},
 	} {
 		if diff := cmp.Diff(c.want, c.got); diff != "" {
@@ -247,7 +248,7 @@ func TestReportAfterRetention(t *testing.T) {
 		if diff := cmp.Diff(want, r.Days.Quiet); diff != "" {
 			t.Errorf("from %q: %s", from, diff)
 		}
-		if from == "" && (len(r.Service.Gaps) != 1 || r.Service.Gaps[0].Why != decisionlog.WhyRetired || r.Service.Gaps[0].Next != 2 || !r.Service.Gaps[0].After.IsZero()) ||
+		if from == "" && (len(r.Service.Gaps) != 1 || r.Service.Gaps[0].Why != format.WhyRetired || r.Service.Gaps[0].Next != 2 || !r.Service.Gaps[0].After.IsZero()) ||
 			from != "" && len(r.Service.Gaps) != 0 {
 			t.Errorf("from %q: %+v", from, r.Service.Gaps)
 		}
@@ -284,10 +285,10 @@ func TestReportOfExportsOverARetention(t *testing.T) {
 	d.ok(err)
 	d.heartbeat("2026-03-08 11:00")
 	newer := exported()
-	if got := reportOfMerge(t, newer).Service.Gaps; len(got) != 1 || got[0].First != 0 || got[0].Next <= second || got[0].Why != decisionlog.WhyRetired {
+	if got := reportOfMerge(t, newer).Service.Gaps; len(got) != 1 || got[0].First != 0 || got[0].Next <= second || got[0].Why != format.WhyRetired {
 		t.Errorf("of the newer one: %+v", got)
 	}
-	want := []DatedGap{{Gap: Gap{First: second, Next: second + 1, Why: decisionlog.WhyRedacted}, After: at(t, "2026-03-02 11:00"), Before: at(t, "2026-03-04 10:00")}}
+	want := []DatedGap{{Gap: Gap{First: second, Next: second + 1, Why: format.WhyRedacted}, After: at(t, "2026-03-02 11:00"), Before: at(t, "2026-03-04 10:00")}}
 	both := reportOfMerge(t, older, newer)
 	if diff := cmp.Diff(want, both.Service.Gaps); diff != "" || both.Population.Allowed != 3 {
 		t.Errorf("of both, %d allowed: %s", both.Population.Allowed, diff)
@@ -323,12 +324,12 @@ func TestReportFindsTheCrash(t *testing.T) {
 	mustAppend(d, d.log, entryOf("r1", true))
 	crashed := t.TempDir() // the files of a log that nobody closed
 	d.ok(os.CopyFS(crashed, os.DirFS(d.data)))
-	d.ok(os.Chmod(filepath.Join(crashed, decisionlog.KeyFile), 0o600))
+	d.ok(os.Chmod(filepath.Join(crashed, format.KeyFile), 0o600))
 	d.data = crashed
 	d.open()
 	d.heartbeat("2026-03-02 11:00")
 	runs := d.report("", "").Service.Runs
-	if len(runs) != 2 || runs[0].Event != decisionlog.EventCreated || runs[1].Event != decisionlog.EventCrash {
+	if len(runs) != 2 || runs[0].Event != format.EventCreated || runs[1].Event != format.EventCrash {
 		t.Errorf("%+v", runs)
 	}
 }
@@ -429,7 +430,7 @@ func TestReportOfApprovals(t *testing.T) {
 	step := func(clock, tenant, event, details string) {
 		d.Helper()
 		d.set(clock)
-		mustAppend(d, d.log, decisionlog.Entry{Kind: decisionlog.KindApproval, Tenant: tenant, Event: event, Details: jsontext.Value(`{"filed_at":"2026-03-02T10:00:00Z"` + details + `}`)})
+		mustAppend(d, d.log, decisionlog.Entry{Kind: format.KindApproval, Tenant: tenant, Event: event, Details: jsontext.Value(`{"filed_at":"2026-03-02T10:00:00Z"` + details + `}`)})
 	}
 	step("2026-03-02 10:00", "acme", "filed", "")
 	step("2026-03-02 10:00", "acme", "filed", `,"asked":"authzen"`)

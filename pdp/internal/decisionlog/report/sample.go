@@ -20,6 +20,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 )
 
 // SampleOptions say how many decisions are chosen, by which seed, and from which
@@ -155,12 +156,12 @@ func (p *picking) look(l decisionlog.Record) error {
 		return err
 	}
 	switch s.Kind {
-	case decisionlog.KindDecision:
+	case format.KindDecision:
 		if p.span.has(s.Time) {
 			p.population++
 			p.offer(&picked{Record: l, score: score(p.options.Seed, l.Leaf), id: s.ID, time: s.Time, bundle: s.Bundle, held: len(l.Line)})
 		}
-	case decisionlog.KindReceipt:
+	case format.KindReceipt:
 		if of := p.byID[s.Receipt().Decision]; of != nil {
 			of.receipts = append(of.receipts, l)
 			of.held, p.held = of.held+len(l.Line), p.held+len(l.Line)
@@ -199,7 +200,7 @@ func (d *picked) compare(other *picked) int { return bytes.Compare(d.score[:], o
 // countGap counts the records of a gap that are, or may be, of the time that is sampled.
 func (p *picking) countGap(g DatedGap) {
 	count := &p.gone.Redacted
-	if g.Why == decisionlog.WhyRetired {
+	if g.Why == format.WhyRetired {
 		count = &p.gone.Retired
 	}
 	switch {

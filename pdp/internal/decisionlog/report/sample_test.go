@@ -22,7 +22,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp/internal/decisionlog"
-	"policy-service/pdp/internal/decisionlog/export"
+	"policy-service/pdp/internal/decisionlog/format"
 )
 
 // sampleNow is a sample of the log as of now, which the stranger has verified.
@@ -56,7 +56,7 @@ func best(t *testing.T, l *decisionlog.Log, o SampleOptions) (ids []string, popu
 			t.Fatal(err)
 		}
 		var s decisionlog.Recorded
-		if record.Line == nil || json.Unmarshal(record.Line, &s) != nil || s.Kind != decisionlog.KindDecision ||
+		if record.Line == nil || json.Unmarshal(record.Line, &s) != nil || s.Kind != format.KindDecision ||
 			!o.From.IsZero() && s.Time.Before(o.From) || !o.To.IsZero() && !s.Time.Before(o.To) {
 			continue
 		}
@@ -139,14 +139,14 @@ func TestSampleHoldsReceipts(t *testing.T) {
 	last := uint64(0)
 	for line := range bytes.Lines(sample.Files["records.ndjson"]) {
 		var s decisionlog.Recorded
-		if bytes.HasPrefix(line, []byte(export.ExportPrefix)) {
+		if bytes.HasPrefix(line, []byte(format.ExportPrefix)) {
 			continue
 		}
 		if err := json.Unmarshal(line, &s); err != nil || s.Sequence <= last {
 			t.Fatalf("%d after %d: %v", s.Sequence, last, err)
 		}
 		last = s.Sequence
-		if s.Kind == decisionlog.KindReceipt {
+		if s.Kind == format.KindReceipt {
 			of[s.Sequence] = s.Receipt().Decision
 		}
 	}
@@ -306,7 +306,7 @@ func TestSampleRefuses(t *testing.T) {
 			t.Errorf("%+v was sampled", o)
 		}
 	}
-	mustAppend(t, l, decisionlog.Entry{Kind: decisionlog.KindReceipt, Details: jsontext.Value(`{"decision":"a","obligations":"none"}`)}) // a receipt that is none
+	mustAppend(t, l, decisionlog.Entry{Kind: format.KindReceipt, Details: jsontext.Value(`{"decision":"a","obligations":"none"}`)}) // a receipt that is none
 	if got := sampleNow(t, l, nil, SampleOptions{N: 1, Seed: "s"}); len(got.Summary.Chosen[0].Receipts) != 0 {
 		t.Errorf("%+v", got.Summary.Chosen)
 	}
@@ -342,7 +342,7 @@ func TestASampleIsBounded(t *testing.T) {
 
 // aBatch are the entries of a batch whose 30 items inherit its context, but every fifth.
 func aBatch() []decisionlog.Entry {
-	entries := []decisionlog.Entry{{ID: "b1", Kind: decisionlog.KindBatch, Tenant: "acme", Caller: "key:pep", Request: &decisionlog.Request{Context: jsontext.Value(`{"purpose":"secret-of-b1"}`)}}}
+	entries := []decisionlog.Entry{{ID: "b1", Kind: format.KindBatch, Tenant: "acme", Caller: "key:pep", Request: &decisionlog.Request{Context: jsontext.Value(`{"purpose":"secret-of-b1"}`)}}}
 	for i := range 30 {
 		e := entryOf(fmt.Sprintf("b1.%d", i), i%2 == 0)
 		e.Tenant = "acme"
@@ -363,7 +363,7 @@ func TestSampledItemsOfABatchComeWithItsRecord(t *testing.T) {
 	choose := func() (s Sample, ids []string) {
 		s = sampleNow(t, l, nil, SampleOptions{N: 25, Seed: "s"})
 		for line := range bytes.Lines(s.Files["records.ndjson"]) {
-			if !bytes.HasPrefix(line, []byte(export.ExportPrefix)) {
+			if !bytes.HasPrefix(line, []byte(format.ExportPrefix)) {
 				r, err := decisionlog.Parse(line)
 				if err != nil {
 					t.Fatal(err)
@@ -414,7 +414,7 @@ func TestARecordOfABatchIsNoDecision(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if st.Allowed+st.Denied != 30 || st.Kinds[decisionlog.KindBatch] != 1 || r.Population.Allowed+r.Population.Denied != 30 || r.Population.Kinds[decisionlog.KindBatch] != 1 {
+		if st.Allowed+st.Denied != 30 || st.Kinds[format.KindBatch] != 1 || r.Population.Allowed+r.Population.Denied != 30 || r.Population.Kinds[format.KindBatch] != 1 {
 			t.Errorf("got %+v, %+v", st, r.Population)
 		}
 		if st.Disk == 0 || len(st.Segments) == 0 {

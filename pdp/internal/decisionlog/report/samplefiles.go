@@ -20,6 +20,7 @@ import (
 
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/export"
+	"policy-service/pdp/internal/decisionlog/format"
 )
 
 // A sample is these files:
@@ -185,7 +186,7 @@ var sampleReadmeText string
 var sampleReadmeTemplate = template.Must(template.New(sampleReadme).Funcs(template.FuncMap{
 	"sh":     quoteForShell,
 	"hash":   func(digest string) string { return quoteForShell(strings.TrimPrefix(digest, "h1:")) },
-	"moment": func(at time.Time) string { return at.UTC().Format(decisionlog.TimeLayout) },
+	"moment": func(at time.Time) string { return at.UTC().Format(format.TimeLayout) },
 }).Parse(sampleReadmeText))
 
 func quoteForShell(word string) string { return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'" }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 )
 
 // Statistics count the log's records.
@@ -61,7 +62,7 @@ func Count(ctx context.Context, s *decisionlog.Snapshot) (Statistics, error) {
 			return err
 		}
 		st.Bytes += int64(len(l.Line)) + 1
-		if r.Kind == decisionlog.KindDecision {
+		if r.Kind == format.KindDecision {
 			following.decided(r, Instant{})
 		}
 		if one, err := following.look(r); err != nil {
@@ -93,7 +94,7 @@ func wholeOf(s *decisionlog.Snapshot) *WholeLog {
 
 func (st *Statistics) addGap(g DatedGap) {
 	count := &st.Redacted
-	if g.Why == decisionlog.WhyRetired {
+	if g.Why == format.WhyRetired {
 		count = &st.Retired
 	}
 	*count += int64(g.Next - g.First)

@@ -12,12 +12,13 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/pdptest/night"
 )
 
 func decidedFor(tenant, subject string, allow bool, d decisionlog.Decision) decisionlog.Entry {
 	d.Allow = allow
-	return decisionlog.Entry{Kind: decisionlog.KindDecision, Tenant: tenant, Caller: "key:pep", Decision: &d,
+	return decisionlog.Entry{Kind: format.KindDecision, Tenant: tenant, Caller: "key:pep", Decision: &d,
 		Request: &decisionlog.Request{Subject: jsontext.Value(fmt.Sprintf(`{"type":"user","id":%q}`, subject)), Action: jsontext.Value(`{"name":"read"}`), Resource: jsontext.Value(`{"type":"doc","id":"d"}`)}}
 }
 

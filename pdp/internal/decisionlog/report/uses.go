@@ -9,6 +9,7 @@ import (
 
 	"policy-service/pdp/internal/approval"
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 )
 
 // Use is a decision that was to use an approval or a capability.
@@ -72,8 +73,8 @@ func (one *use) ended(item string) bool {
 
 // look takes in a step, or a withdrawal. It returns the use of a decision that is withdrawn, or nil.
 func (u *uses) look(s *decisionlog.Recorded) (*use, error) {
-	step := s.Kind == decisionlog.KindApproval || s.Kind == decisionlog.KindCapability
-	withdrawn := s.Kind == decisionlog.KindAdmin && s.Event == decisionlog.EventWithdrawn
+	step := s.Kind == format.KindApproval || s.Kind == format.KindCapability
+	withdrawn := s.Kind == format.KindAdmin && s.Event == format.EventWithdrawn
 	if !withdrawn && !(step && slices.Contains(settles, s.Event)) {
 		return nil, nil
 	}
@@ -91,7 +92,7 @@ func (u *uses) look(s *decisionlog.Recorded) (*use, error) {
 		return nil, nil
 	}
 	decision := of.Decision
-	if s.Kind == decisionlog.KindApproval { // its decision is the one that waited
+	if s.Kind == format.KindApproval { // its decision is the one that waited
 		decision = of.UsedBy
 	}
 	one := cmp.Or(u.young[decision], u.older[decision])

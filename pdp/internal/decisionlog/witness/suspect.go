@@ -16,6 +16,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/httpclient"
 	"policy-service/pdp/internal/plainfile"
 )
@@ -45,7 +46,7 @@ func (s Suspect) String() string {
 
 // Suspects are those of a data directory.
 func Suspects(data string) (all []Suspect, err error) {
-	content, err := plainfile.Read(filepath.Join(data, decisionlog.SuspectsFile), mostSuspects)
+	content, err := plainfile.Read(filepath.Join(data, format.SuspectsFile), mostSuspects)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -53,7 +54,7 @@ func Suspects(data string) (all []Suspect, err error) {
 		err = json.Unmarshal(content, &all)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("the suspected witnesses cannot be read: %w; remove %s, and they are asked again", err, decisionlog.SuspectsFile)
+		return nil, fmt.Errorf("the suspected witnesses cannot be read: %w; remove %s, and they are asked again", err, format.SuspectsFile)
 	}
 	return all, nil
 }
@@ -61,7 +62,7 @@ func Suspects(data string) (all []Suspect, err error) {
 // Conflict reports whether evidence is kept that the log in a data directory forked: a checkpoint that bears its signature
 // and is not of it. The error is of any other file in that place, which is no reason to stop.
 func Conflict(r *decisionlog.Reader, data string) (bool, error) {
-	signed, err := plainfile.Read(filepath.Join(data, decisionlog.ConflictFile), decisionlog.MaxCheckpointBytes)
+	signed, err := plainfile.Read(filepath.Join(data, format.ConflictFile), format.MaxCheckpointBytes)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
@@ -73,7 +74,7 @@ func Conflict(r *decisionlog.Reader, data string) (bool, error) {
 		err = errors.New("it is of this log")
 	}
 	if err != nil {
-		return false, fmt.Errorf("%s is no evidence of a fork: %w; find out who put it there, and remove it", decisionlog.ConflictFile, err)
+		return false, fmt.Errorf("%s is no evidence of a fork: %w; find out who put it there, and remove it", format.ConflictFile, err)
 	}
 	return true, nil
 }
@@ -82,14 +83,14 @@ func Conflict(r *decisionlog.Reader, data string) (bool, error) {
 func (w *Witnesses) setConflict(evidence []byte, found string) {
 	w.conflict = true
 	w.logConflict(found)
-	if err := plainfile.Replace(filepath.Join(w.Data, decisionlog.ConflictFile), evidence); err != nil {
+	if err := plainfile.Replace(filepath.Join(w.Data, format.ConflictFile), evidence); err != nil {
 		w.Logger.Error("that checkpoint cannot be kept; keep this message, and see to the disk of the data directory", "error", err, "checkpoint", string(evidence))
 	}
 }
 
 func (w *Witnesses) logConflict(found string) {
 	w.Logger.Error("this log forked: a checkpoint bears its signature and is not of it, and nothing is submitted to witnesses any more; see pdp/decisionlog/WITNESSES.md",
-		"evidence", filepath.Join(w.Data, decisionlog.ConflictFile), "found", found)
+		"evidence", filepath.Join(w.Data, format.ConflictFile), "found", found)
 }
 
 func (p *peer) logSuspect(log *slog.Logger) {
@@ -130,7 +131,7 @@ func (w *Witnesses) setSuspect(a answer, now time.Time) {
 	}
 	content, err := json.Marshal(all)
 	if err == nil {
-		err = plainfile.Replace(filepath.Join(w.Data, decisionlog.SuspectsFile), append(content, '\n'))
+		err = plainfile.Replace(filepath.Join(w.Data, format.SuspectsFile), append(content, '\n'))
 	}
 	if err != nil {
 		w.Logger.Error("the suspected witnesses cannot be kept for the next start; see to the disk of the data directory", "error", err)
@@ -142,7 +143,7 @@ func (w *Witnesses) setSuspect(a answer, now time.Time) {
 func (w *Witnesses) evidence(ctx context.Context, p *peer, origin string) (conflict []byte, said string) {
 	name := sha256.Sum256([]byte(origin))
 	shown, err := p.monitor.Call(ctx, httpclient.Call{
-		Method: http.MethodGet, Path: "/" + hex.EncodeToString(name[:]) + "/checkpoint", Most: decisionlog.MaxCheckpointBytes})
+		Method: http.MethodGet, Path: "/" + hex.EncodeToString(name[:]) + "/checkpoint", Most: format.MaxCheckpointBytes})
 	if err != nil {
 		return nil, fmt.Sprintf("nothing: %.200s", err)
 	}

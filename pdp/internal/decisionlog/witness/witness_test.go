@@ -21,6 +21,7 @@ import (
 
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/c2sp"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/witness"
 	"policy-service/pdp/pdptest/witnesstest"
 )
@@ -136,7 +137,7 @@ func (w *world) add(n int) {
 
 func (w *world) append() error {
 	return w.log.Append(w.t.Context(), []decisionlog.Entry{{
-		ID: uuid.NewString(), Kind: decisionlog.KindReceipt, Caller: "key:gateway", Details: []byte("{}"),
+		ID: uuid.NewString(), Kind: format.KindReceipt, Caller: "key:gateway", Details: []byte("{}"),
 	}})
 }
 
@@ -403,7 +404,7 @@ func TestFork(t *testing.T) {
 				if !slices.Equal(outcomes(s), []string{"suspect", "suspect"}) || s.Conflict != watched {
 					t.Fatalf("got %+v\n%s", s, &w.text)
 				}
-				evidence, err := os.ReadFile(filepath.Join(w.data, decisionlog.ConflictFile))
+				evidence, err := os.ReadFile(filepath.Join(w.data, format.ConflictFile))
 				if !watched {
 					if !os.IsNotExist(err) {
 						t.Error(err)
@@ -436,7 +437,7 @@ func TestForkBesideIt(t *testing.T) {
 	w.restart()
 	w.add(5)
 	w.round()
-	name := filepath.Join(w.data, decisionlog.WitnessedFile)
+	name := filepath.Join(w.data, format.WitnessedFile)
 	kept, err := os.ReadFile(name)
 	must(t, err)
 	w.put(func() {
@@ -508,7 +509,7 @@ func TestPatience(t *testing.T) {
 	if err := w.append(); err == nil || !strings.Contains(err.Error(), "quorum") {
 		t.Errorf("got %v", err)
 	}
-	must(t, w.log.Append(t.Context(), []decisionlog.Entry{{ID: uuid.NewString(), Kind: decisionlog.KindAdmin, Event: "vote", Details: []byte("{}")}}))
+	must(t, w.log.Append(t.Context(), []decisionlog.Entry{{ID: uuid.NewString(), Kind: format.KindAdmin, Event: "vote", Details: []byte("{}")}}))
 	stop()
 	<-done
 	close(hang)
@@ -638,7 +639,7 @@ func TestSuspectsThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	for _, content := range []string{"garbage", "", `[{"witness":1}]`, strings.Repeat("[", 1<<20)} {
 		w := begin(t, 1, 1)
-		must(t, os.WriteFile(filepath.Join(w.data, decisionlog.SuspectsFile), []byte(content), 0o600))
+		must(t, os.WriteFile(filepath.Join(w.data, format.SuspectsFile), []byte(content), 0o600))
 		w.restart()
 		if !strings.Contains(w.text.String(), "the suspected witnesses cannot be read") {
 			t.Errorf("%.20q: got %s", content, w.text.String())
@@ -658,7 +659,7 @@ func TestFilesOfAnybody(t *testing.T) {
 	must(t, err)
 	theirs, err := other.log.Signed()
 	must(t, err)
-	file := filepath.Join(w.data, decisionlog.ConflictFile)
+	file := filepath.Join(w.data, format.ConflictFile)
 	for _, content := range []string{"garbage", "", strings.Repeat("a\n", 1<<20), string(theirs.Note), string(ours.Note)} {
 		must(t, os.WriteFile(file, []byte(content), 0o600))
 		w.text.Reset()

@@ -10,6 +10,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/server/auth"
 	"policy-service/pdp/internal/server/door"
 	"policy-service/pdp/internal/server/telemetry"
@@ -51,12 +52,12 @@ func (a *Audit) toolDrift(c echo.Context) error {
 	}
 	ctx := context.WithoutCancel(c.Request().Context()) // a caller that leaves cannot stop a record halfway
 	entry := decisionlog.Entry{
-		Kind:      decisionlog.KindAdmin,
+		Kind:      format.KindAdmin,
 		Tenant:    who.Tenant,
 		Caller:    who.Caller.Name,
 		RequestID: door.RequestID(c),
 		TraceID:   telemetry.TraceID(ctx, c.Request().Header),
-		Event:     decisionlog.EventToolDrift,
+		Event:     format.EventToolDrift,
 		Details:   details,
 	}
 	if err := a.Log.Append(ctx, []decisionlog.Entry{entry}); err != nil {

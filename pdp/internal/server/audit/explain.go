@@ -8,6 +8,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/server/auth"
 	"policy-service/pdp/internal/server/door"
 )
@@ -61,10 +62,10 @@ func (a *Audit) explicable(want asked) (*decisionlog.Recorded, error) {
 	switch {
 	case err != nil:
 		return nil, logProblem(err)
-	case r.Kind == decisionlog.KindPossible:
+	case r.Kind == format.KindPossible:
 		return nil, door.NewProblem(http.StatusConflict,
 			"this record is of a question about what is possible, and nothing was decided; only a decision can be explained")
-	case r.Kind != decisionlog.KindDecision || r.Answer() == "":
+	case r.Kind != format.KindDecision || r.Answer() == "":
 		return nil, door.NewProblem(http.StatusConflict,
 			"this record holds no decision, but something of another kind, such as a search or an event; only a decision can be explained")
 	}

@@ -9,6 +9,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/server/auth"
 	"policy-service/pdp/internal/server/door"
 )
@@ -32,7 +33,7 @@ func (a *Audit) decisionOf(ctx context.Context, id string, caller auth.Caller) (
 	if err != nil {
 		return d, fmt.Errorf("%w: record %d cannot be read", ErrReceipt, record.Sequence)
 	}
-	if parsed.Kind != decisionlog.KindDecision || parsed.Caller != caller.Name || !caller.In(parsed.Tenant).Serves(parsed.Tenant) {
+	if parsed.Kind != format.KindDecision || parsed.Caller != caller.Name || !caller.In(parsed.Tenant).Serves(parsed.Tenant) {
 		return d, unknownDecision()
 	}
 	if d, err = a.Log.Recorded(record.Line); err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/server/auth"
 	"policy-service/pdp/internal/server/door"
 	"policy-service/pdp/internal/server/telemetry"
@@ -77,7 +78,7 @@ func (a *Audit) receipts(c echo.Context) error {
 // are never more than its obligations.
 func (a *Audit) unreported(ctx context.Context, d decisionlog.Recorded, r decisionlog.Receipt) error {
 	page, err := a.Log.Query(ctx, decisionlog.Query{
-		Filter: decisionlog.Filter{Kind: decisionlog.KindReceipt, Of: d.ID},
+		Filter: decisionlog.Filter{Kind: format.KindReceipt, Of: d.ID},
 		Cursor: d.Sequence + 1,
 		Limit:  len(d.Obligations),
 	})

@@ -13,6 +13,7 @@ import (
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/c2sp"
 	"policy-service/pdp/internal/decisionlog/export"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/server/door"
 )
 
@@ -57,7 +58,7 @@ func (a *Audit) decisionRecord(ctx context.Context, c echo.Context, want asked) 
 	receipts, err := a.page(ctx, decisionlog.Query{
 		Filter: decisionlog.Filter{
 			Tenants: want.tenants,
-			Kind:    decisionlog.KindReceipt,
+			Kind:    format.KindReceipt,
 			Of:      want.id,
 		},
 		Cursor: want.record.Sequence,

@@ -9,6 +9,7 @@ import (
 	"policy-service/pdp/internal/approval/broker"
 	"policy-service/pdp/internal/capability"
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/server/listener"
 )
 
@@ -58,7 +59,7 @@ func (x *exam) unsignedTails() {
 		}
 		return nil
 	}
-	if err := x.reader.Events(x.ctx, about, decisionlog.EventSegment, decisionlog.EventUnsigned); err != nil {
+	if err := x.reader.Events(x.ctx, about, format.EventSegment, format.EventUnsigned); err != nil {
 		x.Bites("log", "policy-service log verify "+x.data, "it cannot be read: %v", err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/mod/sumdb/note"
 
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/witness"
 )
 
@@ -33,12 +34,12 @@ func (x *exam) witnesses() {
 	case err != nil:
 		x.Bites(check, page, "%v", err)
 	case forked:
-		x.Bites(check, page+", and keep the file", "the log forked, and nothing is submitted any more: %s is a checkpoint that bears its signature and is not of it", decisionlog.ConflictFile)
+		x.Bites(check, page+", and keep the file", "the log forked, and nothing is submitted any more: %s is a checkpoint that bears its signature and is not of it", format.ConflictFile)
 		return
 	}
 	suspects, err := witness.Suspects(x.data)
 	if err != nil {
-		x.Bites(check, "remove "+decisionlog.SuspectsFile+" below the data directory: they are asked again", "%v", err)
+		x.Bites(check, "remove "+format.SuspectsFile+" below the data directory: they are asked again", "%v", err)
 	}
 	for _, s := range suspects {
 		x.Bites(check, page, "%s is left out since %s: %s", s.Witness, s.Since.UTC().Format(time.RFC3339), s)

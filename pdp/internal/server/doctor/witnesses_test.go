@@ -12,6 +12,7 @@ import (
 	"golang.org/x/mod/sumdb/note"
 
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/server"
 	"policy-service/pdp/internal/server/doctor"
 	"policy-service/pdp/pdptest"
@@ -75,20 +76,20 @@ func TestWitnesses(t *testing.T) {
 		t.Errorf("with a new key that w2 alone knows it bites: %q", bites)
 	}
 
-	must(t, os.WriteFile(filepath.Join(data, decisionlog.SuspectsFile),
+	must(t, os.WriteFile(filepath.Join(data, format.SuspectsFile),
 		[]byte(`[{"witness":"w2","size":99,"ours":7,"status":409,"since":"2026-01-02T03:04:05Z"}]`), 0o600))
 	mustBite(t, look(), "witnesses", "w2 is left out since 2026-01-02T03:04:05Z: it says (409) that it cosigned 99 records, which are not among our 7")
-	must(t, os.WriteFile(filepath.Join(data, decisionlog.SuspectsFile), []byte(`[`), 0o600))
+	must(t, os.WriteFile(filepath.Join(data, format.SuspectsFile), []byte(`[`), 0o600))
 	mustBite(t, look(), "witnesses", "the suspected witnesses cannot be read")
-	must(t, os.WriteFile(filepath.Join(data, decisionlog.ConflictFile), []byte("evidence"), 0o600))
+	must(t, os.WriteFile(filepath.Join(data, format.ConflictFile), []byte("evidence"), 0o600))
 	mustBite(t, look(), "witnesses", "log/conflict is no evidence of a fork")
-	cosigned, err := os.ReadFile(filepath.Join(data, decisionlog.WitnessedFile))
+	cosigned, err := os.ReadFile(filepath.Join(data, format.WitnessedFile))
 	must(t, err)
 	text, lines, _ := strings.Cut(string(cosigned), "\n\n")
 	own, _, _ := strings.Cut(lines, "\n")
-	must(t, os.WriteFile(filepath.Join(data, decisionlog.WitnessedFile), []byte(text+"\n\n"+own+"\n"), 0o600))
+	must(t, os.WriteFile(filepath.Join(data, format.WitnessedFile), []byte(text+"\n\n"+own+"\n"), 0o600))
 	mustBite(t, look(), "witnesses", "does not count: too few witnesses of the policy cosigned the checkpoint")
-	private, err := os.ReadFile(filepath.Join(data, decisionlog.KeyFile))
+	private, err := os.ReadFile(filepath.Join(data, format.KeyFile))
 	must(t, err)
 	signer, err := note.NewSigner(strings.TrimSpace(string(private)))
 	must(t, err)
@@ -97,7 +98,7 @@ func TestWitnesses(t *testing.T) {
 	forked, err := note.Sign(&note.Note{Text: strings.Join(other, "\n") + "\n"}, signer)
 	must(t, err)
 	asked := all[0].Asked()
-	must(t, os.WriteFile(filepath.Join(data, decisionlog.ConflictFile), forked, 0o600))
+	must(t, os.WriteFile(filepath.Join(data, format.ConflictFile), forked, 0o600))
 	mustBite(t, look(), "witnesses", "the log forked, and nothing is submitted any more: log/conflict is a checkpoint that bears its signature")
 	if all[0].Asked() != asked {
 		t.Error("after a conflict doctor submits")

@@ -10,6 +10,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/server/telemetry"
 )
 
@@ -71,8 +72,8 @@ func eventName(s *decisionlog.Recorded) string {
 // wrong with the service itself or with tools. A deny is what policies are for.
 func severityOf(s *decisionlog.Recorded) log.Severity {
 	switch s.Event {
-	case decisionlog.EventBundleRefused, decisionlog.EventConfigurationRefused, decisionlog.EventCrash, decisionlog.EventResumed, decisionlog.EventDropped,
-		decisionlog.EventLoss, decisionlog.EventUnsigned, decisionlog.EventToolDrift, decisionlog.EventWithdrawn:
+	case format.EventBundleRefused, format.EventConfigurationRefused, format.EventCrash, format.EventResumed, format.EventDropped,
+		format.EventLoss, format.EventUnsigned, format.EventToolDrift, format.EventWithdrawn:
 		return log.SeverityWarn
 	}
 	if len(s.Errors) > 0 {

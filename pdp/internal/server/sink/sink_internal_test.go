@@ -23,6 +23,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/server/telemetry"
 	"policy-service/pdp/pdptest/night"
 )
@@ -39,7 +40,7 @@ func appendRecords(t *testing.T, l *decisionlog.Log, n int) {
 	t.Helper()
 	entries := make([]decisionlog.Entry, n)
 	for i := range entries {
-		entries[i] = decisionlog.Entry{Kind: decisionlog.KindAdmin, Event: "test"}
+		entries[i] = decisionlog.Entry{Kind: format.KindAdmin, Event: "test"}
 	}
 	must(t, l.Append(t.Context(), entries))
 }
@@ -221,9 +222,9 @@ func TestSinkSendsTheRecordOfABatchBeforeItsItems(t *testing.T) {
 	first := l.Size()
 	for n := range 3 {
 		id := fmt.Sprintf("b%d", n)
-		entries := []decisionlog.Entry{{ID: id, Kind: decisionlog.KindBatch, Request: &decisionlog.Request{Context: jsontext.Value(`{"x":1}`)}}}
+		entries := []decisionlog.Entry{{ID: id, Kind: format.KindBatch, Request: &decisionlog.Request{Context: jsontext.Value(`{"x":1}`)}}}
 		for i := range 400 { // all of them are not sent together
-			e := decisionlog.Entry{ID: fmt.Sprintf("%s.%d", id, i), Kind: decisionlog.KindDecision, Decision: &decisionlog.Decision{}}
+			e := decisionlog.Entry{ID: fmt.Sprintf("%s.%d", id, i), Kind: format.KindDecision, Decision: &decisionlog.Decision{}}
 			if i%2 == 0 {
 				e.Inherits = []string{"context"}
 			}
@@ -265,7 +266,7 @@ func TestSinkSendsTheRecordOfABatchBeforeItsItems(t *testing.T) {
 				if err != nil {
 					t.Error(err)
 				}
-				if item.Kind == decisionlog.KindBatch {
+				if item.Kind == format.KindBatch {
 					batches = append(batches, item.ID)
 				}
 				seen[item.ID]++
@@ -290,7 +291,7 @@ func TestSinkSendsTheRecordOfABatchBeforeItsItems(t *testing.T) {
 func TestSeverity(t *testing.T) {
 	t.Parallel()
 	for event, want := range map[string]log.Severity{
-		decisionlog.EventStart: log.SeverityInfo, decisionlog.EventCrash: log.SeverityWarn, decisionlog.EventDropped: log.SeverityWarn, decisionlog.EventLoss: log.SeverityWarn,
+		format.EventStart: log.SeverityInfo, format.EventCrash: log.SeverityWarn, format.EventDropped: log.SeverityWarn, format.EventLoss: log.SeverityWarn,
 	} {
 		if got := severityOf(&decisionlog.Recorded{Event: event}); got != want {
 			t.Errorf("%s: %v, and not %v", event, got, want)

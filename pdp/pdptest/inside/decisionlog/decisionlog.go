@@ -17,31 +17,9 @@ type (
 )
 
 const (
-	BestEffort        = decisionlog.BestEffort
-	BucketCheckpoints = decisionlog.BucketCheckpoints
-	BucketMeta        = decisionlog.BucketMeta
-	BundlesDir        = decisionlog.BundlesDir
-	CheckpointFile    = decisionlog.CheckpointFile
-	ConflictFile      = decisionlog.ConflictFile
-	EventCrash        = decisionlog.EventCrash
-	EventKeyRotated   = decisionlog.EventKeyRotated
-	EventRetired      = decisionlog.EventRetired
-	EventStart        = decisionlog.EventStart
-	EventStop         = decisionlog.EventStop
-	FormatJournaled   = decisionlog.VersionJournaled
-	FormatVersion     = decisionlog.Version
-	KindAdmin         = decisionlog.KindAdmin
-	KindApproval      = decisionlog.KindApproval
-	KindBatch         = decisionlog.KindBatch
-	KindCapability    = decisionlog.KindCapability
-	KindDecision      = decisionlog.KindDecision
-	KindReceipt       = decisionlog.KindReceipt
-	LogDir            = decisionlog.LogDir
-	MetaFormat        = decisionlog.MetaFormat
-	MetaHead          = decisionlog.MetaHead
-	Strict            = decisionlog.Strict
-	SuspectsFile      = decisionlog.SuspectsFile
-	WitnessedFile     = decisionlog.WitnessedFile
+	BestEffort = decisionlog.BestEffort
+	BundlesDir = decisionlog.BundlesDir
+	Strict     = decisionlog.Strict
 )
 
 var (

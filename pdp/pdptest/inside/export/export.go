@@ -10,9 +10,4 @@ type (
 	TailOptions = export.TailOptions
 )
 
-const (
-	Format      = export.ExportVersion
-	MergeFormat = export.MergeVersion
-)
-
 var Tail = export.Tail

@@ -14,7 +14,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/obligations"
-	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/mcp/internal/ask"
 	"policy-service/pdp/internal/rpc"
 )
@@ -324,7 +324,7 @@ func TestReceipts(t *testing.T) {
 		t.Errorf("an obligation that was not discharged: %s", got)
 	}
 	var got []string
-	for _, line := range s.records(decisionlog.KindReceipt) {
+	for _, line := range s.records(format.KindReceipt) {
 		details := line["details"].(map[string]any)
 		var parts []string
 		for _, o := range details["obligations"].([]any) {

@@ -1,4 +1,4 @@
-package decisionlog
+package format
 
 // The kinds and the events of the records that the service puts into the log, besides the log's own in format.go. The log gives
 // them no meaning. They stand here so that the service, which writes them, and the packages that count or stream them use the

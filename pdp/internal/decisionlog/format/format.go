@@ -1,4 +1,6 @@
-package decisionlog
+// Package format specifies what a log is on disk, and in an export, and has the constants of that. It has no function: the writer
+// and package verify share these words, and nothing that does anything.
+package format
 
 // # Directory
 //

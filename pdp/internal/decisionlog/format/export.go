@@ -1,4 +1,4 @@
-package export
+package format
 
 // An export is lines of JSON, each ended by one \n, without blank lines. A line that
 // begins with {"export": is of the envelope. Every other line is a record, byte

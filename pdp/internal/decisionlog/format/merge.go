@@ -1,4 +1,4 @@
-package export
+package format
 
 // A merge is exports of the form "log" in one file. Each line of each export is in it once, byte for byte, and the
 // lines of one export stand in their order: without the lines of the merge, and without those of the other exports, an
@@ -26,7 +26,7 @@ package export
 // line, with the SHA-256, as 64 hexadecimal digits, of every byte before it.
 //
 // A step that another replica recorded again, because the log that was to have it was lost, may stand in two logs with
-// one id. Both lines stay: the proof of each log needs its own. [Reader] marks the second.
+// one id. Both lines stay: the proof of each log needs its own. [export.Reader] marks the second.
 //
 // The format grows as that of an export does.
 const (
