@@ -213,9 +213,6 @@ func (w *walker) record(r Record) error {
 // naming is what stands before the id of an approval request, or of a capability.
 var naming = [][]byte{[]byte(`"approval":`), []byte(`"capability":`), []byte(`"capability":{"id":`)}
 
-// ancestors stands before the ids of the capabilities that one was made from.
-const ancestors = `"ancestors":[`
-
 // names reports whether a line names one of the items that are looked for, anywhere. The log writes a line in one way, so
 // that it cannot be spelt otherwise.
 func (w *walker) names(line []byte) bool {
@@ -229,7 +226,7 @@ func (w *walker) names(line []byte) bool {
 		}
 	}
 	for rest, found := line, true; found; {
-		_, rest, found = bytes.Cut(rest, []byte(ancestors))
+		_, rest, found = bytes.Cut(rest, []byte(AncestorsMember))
 		list, _, ended := bytes.Cut(rest, []byte{']'})
 		for id := range bytes.SplitSeq(list, []byte{','}) {
 			if found && ended && len(id) > 1 && w.ids[string(id[1:len(id)-1])] {

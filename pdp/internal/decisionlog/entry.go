@@ -1,12 +1,7 @@
 package decisionlog
 
 import (
-	"context"
-	"crypto/rand"
-	"encoding/base64"
-	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"time"
 
@@ -15,7 +10,6 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp/internal/decisionlog/format"
-	"policy-service/pdp/internal/decisionlog/index"
 	"policy-service/pdp/internal/evidence"
 )
 
@@ -48,24 +42,6 @@ type Entry struct {
 	Details jsontext.Value
 	// Keys, of an event about the API keys, is the number that they had then: see [Vouched].
 	Keys uint64
-}
-
-// waits reports whether Append returns only when it is durable, in best effort too:
-// otherwise one approval, or one use of a capability, could be spent twice.
-func (e *Entry) waits() bool {
-	d := e.Decision
-	return !slices.Contains([]string{format.KindDecision, format.KindPossible, format.KindSearch, format.KindBatch}, e.Kind) ||
-		d != nil && (len(d.Discharged) > 0 || d.Capability != nil && (d.Capability.Used || d.Capability.Grants))
-}
-
-// refusable reports whether it may be refused if there is no room. Then nothing is answered.
-// There is always room for decisions of people about approvals, and for work on the log.
-func (e *Entry) refusable() bool {
-	switch e.Kind {
-	case format.KindDecision, format.KindPossible, format.KindSearch, format.KindBatch, format.KindReceipt:
-		return true
-	}
-	return e.Event == format.EventToolDrift
 }
 
 // Request is the masked question.
@@ -168,97 +144,6 @@ type Withdrawn struct {
 	Reason     string `json:"reason"`
 }
 
-// Withdraw puts on record that a decision was never answered, once for each decision. The record counts toward the account of
-// a caller.
-func (l *Log) Withdraw(ctx context.Context, tenant, caller string, w Withdrawn) error {
-	e := Entry{ID: "withdrawn-" + w.Decision, Kind: format.KindAdmin, Tenant: tenant, Payer: caller, Event: format.EventWithdrawn}
-	if known, err := l.Has(e.ID); known || err != nil {
-		return err
-	}
-	w.Reason = "its use was given back before it was settled, so nobody was answered"
-	e.Details = details(w)
-	return l.Append(ctx, []Entry{e})
-}
-
-// prepared is an entry made ready by the caller's goroutine, so that the one
-// writer has only to add the parts that depend on the order.
-type prepared struct {
-	id    string
-	text  []byte
-	room  int    // of the text, for the members before the body
-	body  []byte // the members from now to details, each with the comma before it; in the text
-	line  []byte // the finished line, in the text
-	terms index.Terms
-	keys  uint64 // see [Entry]
-}
-
-// headRoom is the most that stands before the body, besides the id: sequence, time and clock_behind.
-const headRoom = 128
-
-// prepare encodes an entry under an id. Text that is not UTF-8, as a header can hold, is
-// mended rather than refused: an answer must not depend on it.
-func prepare(e *Entry, id string, kinds []string) (p prepared, err error) {
-	if !slices.Contains(kinds, e.Kind) {
-		return p, fmt.Errorf("there is no kind of record %q", e.Kind)
-	}
-	if e.Kind == format.KindDecision && e.Decision == nil || e.Kind == format.KindPossible && e.Decision == nil && e.Questions == nil || e.Kind == format.KindSearch && e.Search == nil {
-		return p, fmt.Errorf("a record of kind %s without one", e.Kind)
-	}
-	p = prepared{id: id, room: headRoom + len(`\u0000`)*len(id)}
-	b := body{out: make([]byte, p.room, p.room+usualBody)}
-	b.entry(e)
-	end := len(b.out)
-	if end-p.room+len(id) > format.MaxLine-256 { // the writer adds less
-		b.err = errors.Join(b.err, ErrTooLarge)
-	}
-	if b.err != nil {
-		return prepared{}, fmt.Errorf("record %s of kind %s: %w", id, e.Kind, b.err)
-	}
-	p.text = append(appendSalt(append(b.out, `,"salt":"`...)), `"}`...)
-	p.keys = e.Keys
-	p.terms = e.terms(make(index.Terms, 0, usualTerms))
-	p.body = p.text[p.room:end:end]
-	return p, nil
-}
-
-// fromJournal is a record as the journal has it.
-func fromJournal(id string, rest []byte) prepared {
-	p := prepared{id: id, room: headRoom + len(`\u0000`)*len(id)}
-	p.text = append(make([]byte, p.room, p.room+len(rest)), rest...)
-	p.body = p.text[p.room:]
-	return p
-}
-
-// rest is all of the line but its head.
-func (p *prepared) rest() []byte { return p.text[p.room:] }
-
-// The sizes that most bodies, and their terms, do not exceed.
-const (
-	usualBody  = 1 << 10
-	usualTerms = 256
-)
-
-// finish makes the line of p.
-func (p *prepared) finish(sequence uint64, at time.Time, behind bool) {
-	text := p.text
-	head := strconv.AppendUint(append(text[:0:p.room], `{"sequence":`...), sequence, 10)
-	head = quote(append(head, `,"id":`...), p.id)
-	head = append(appendTime(append(head, `,"time":"`...), at), '"')
-	if behind {
-		head = append(head, `,"clock_behind":true`...)
-	}
-	start := p.room - len(head)
-	copy(text[start:], head) // to where the body begins
-	p.line = text[start:]
-}
-
-// appendSalt appends a salt that no other record has.
-func appendSalt(b []byte) []byte {
-	var salt [16]byte
-	_, _ = rand.Read(salt[:]) // never fails: it ends the program instead
-	return base64.RawURLEncoding.AppendEncode(b, salt[:])
-}
-
 // appendTime appends a moment in TimeLayout.
 func appendTime(b []byte, at time.Time) []byte { return at.UTC().AppendFormat(b, format.TimeLayout) }
 
@@ -269,10 +154,10 @@ type body struct {
 }
 
 // AppendBody appends the part of e's line that stands between its head and its salt.
-func (e *Entry) AppendBody(to []byte) []byte {
+func (e *Entry) AppendBody(to []byte) ([]byte, error) {
 	b := body{out: to}
 	b.entry(e)
-	return b.out
+	return b.out, b.err
 }
 
 func (b *body) entry(e *Entry) {
@@ -527,6 +412,9 @@ func appendMet(b []byte, m evaluation.Met) []byte {
 	return append(b, '}')
 }
 
+// AncestorsMember stands before the ids of the capabilities that one was made from.
+const AncestorsMember = `"ancestors":[`
+
 // appendCapability appends what came of a capability. The texts of a proof are the caller's.
 func appendCapability(b []byte, c *Capability) []byte {
 	b = append(b, '{')
@@ -537,7 +425,7 @@ func appendCapability(b []byte, c *Capability) []byte {
 	b = strconv.AppendInt(append(b, `,"depth":`...), int64(c.Depth), 10)
 	for n, id := range c.Ancestors {
 		if b = append(b, ','); n == 0 {
-			b = append(b, ancestors...)
+			b = append(b, AncestorsMember...)
 		}
 		b = quote(b, id)
 	}

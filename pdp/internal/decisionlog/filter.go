@@ -3,15 +3,11 @@ package decisionlog
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
 
 	"policy-service/evaluation"
-	"policy-service/pdp/internal/decisionlog/format"
-	"policy-service/pdp/internal/decisionlog/index"
 )
 
 // Filter picks records. Everything that is set must hold; the zero Filter picks
@@ -98,7 +94,7 @@ func (f Filter) passes(r *Recorded) bool {
 		(f.Event == "" || f.Event == r.Event) &&
 		(f.Of == "" || r.Receipt().Decision == f.Of) &&
 		(f.Approval == "" || slices.Contains(r.Approvals(), f.Approval)) &&
-		(f.Capability == "" || slices.Contains(r.capabilities(), f.Capability))
+		(f.Capability == "" || slices.Contains(r.Capabilities(), f.Capability))
 }
 
 func (r *Recorded) decidedBy(policy string) bool {
@@ -118,9 +114,9 @@ func (r *Recorded) Approvals() (ids []string) {
 	return ids
 }
 
-// capabilities are the capability that a record is a step of, or that its decision granted, or was made by, if there is one,
+// Capabilities are the capability that a record is a step of, or that its decision granted, or was made by, if there is one,
 // and its ancestors.
-func (r *Recorded) capabilities() (ids []string) {
+func (r *Recorded) Capabilities() (ids []string) {
 	if c := r.Capability; c != nil {
 		return append([]string{c.ID}, c.Ancestors...)
 	}
@@ -143,143 +139,4 @@ func (r *Recorded) stepOf() (of struct {
 // named reports whether an entity is the one of an id, or of "type/id".
 func named(e evaluation.Ref, name string) bool {
 	return e.ID != "" && (name == e.ID || name == e.Type+"/"+e.ID)
-}
-
-// terms are lists of terms: a record that passes has at least one of each list. Lists that few records are in come
-// first. Without any list the index is of no help.
-func (f Filter) terms() (all [][]string) {
-	one := func(letter byte, value string) {
-		if value != "" {
-			all = append(all, []string{index.Term(letter, value)})
-		}
-	}
-	one(index.TermOf, f.Of)
-	one(index.TermApproval, f.Approval)
-	one(index.TermCapability, f.Capability)
-	for letter, name := range map[byte]string{index.TermSubject: f.Subject, index.TermResource: f.Resource} {
-		if name != "" {
-			all = append(all, entityTerms(letter, name))
-		}
-	}
-	one(index.TermPolicy, f.Policy)
-	one(index.TermAction, f.Action)
-	one(index.TermEvent, f.Event)
-	one(index.TermTenant, f.Tenant)
-	if f.Tenants != nil {
-		tenants := make([]string, len(f.Tenants))
-		for i, tenant := range f.Tenants {
-			tenants[i] = index.Term(index.TermTenant, tenant)
-		}
-		all = append(all, tenants)
-	}
-	one(index.TermDecision, f.Decision)
-	one(index.TermKind, f.Kind)
-	return all
-}
-
-// termsOf are the terms of a line.
-func termsOf(line []byte) index.Terms {
-	r, err := Parse(line)
-	if err != nil {
-		return index.Odd()
-	}
-	return r.terms(nil)
-}
-
-// terms are those of the record that an entry becomes. They are empty if only its line tells them: values from elsewhere
-// are read there, and so is text that is mended in it.
-func (e *Entry) terms(into index.Terms) index.Terms {
-	if e.Questions != nil {
-		return into
-	}
-	r := Recorded{Tenant: e.Tenant, Kind: e.Kind, Event: e.Event, Details: e.Details}
-	if q := e.Request; q != nil {
-		if q.Asked == nil && len(q.Subject)+len(q.Action)+len(q.Resource) > 0 {
-			return into
-		}
-		r.Names = e.names()
-	}
-	if d := e.Decision; d != nil {
-		r.Decision, r.Possible = &d.Allow, d.Possible.Bool()
-		r.Determining, r.Overruled, r.Errors, r.Discharged = d.Determining, d.Overruled, d.Errors, d.Discharged
-		r.Capability = d.Capability
-		for _, o := range d.Obligations {
-			r.Obligations = append(r.Obligations, RecordedObligation{ID: o.ID, Type: o.Type})
-		}
-	}
-	return r.terms(into)
-}
-
-// names are the ids and names that the record will have.
-func (e *Entry) names() (n RecordedNames) {
-	q := e.Request.Asked
-	if q == nil || e.Kind == format.KindBatch {
-		return n
-	}
-	searched := e.searched()
-	if searched != evaluation.SubjectSearch {
-		n.Subject.ID = q.Subject.ID
-	}
-	if searched != evaluation.ActionSearch {
-		n.Action.Name = q.Action.Name
-	}
-	if searched != evaluation.ResourceSearch {
-		n.Resource.ID = q.Resource.ID
-	}
-	return n
-}
-
-// terms adds all by which the index finds a record. It adds nothing if a value is not UTF-8, which no line has.
-func (r *Recorded) terms(into index.Terms) index.Terms {
-	valid, t := utf8.ValidString(r.Tenant), into.Add(index.TermTenant, r.Tenant) // also if it is of none
-	add := func(letter byte, value string) {
-		if value != "" {
-			valid, t = valid && utf8.ValidString(value), t.Add(letter, value)
-		}
-	}
-	add(index.TermKind, r.Kind)
-	add(index.TermEvent, r.Event)
-	add(index.TermDecision, r.Answer())
-	add(index.TermSubject, r.Names.Subject.ID)
-	add(index.TermResource, r.Names.Resource.ID)
-	add(index.TermAction, r.Names.Action.Name)
-	if r.Kind == format.KindReceipt {
-		add(index.TermOf, r.Receipt().Decision)
-	}
-	for _, id := range r.Approvals() {
-		add(index.TermApproval, id)
-	}
-	for _, id := range r.capabilities() {
-		add(index.TermCapability, id)
-	}
-	for _, policies := range [...][]string{r.Determining, r.Overruled} {
-		for _, policy := range policies {
-			add(index.TermPolicy, policy)
-		}
-	}
-	for _, e := range r.Errors {
-		add(index.TermPolicy, e.Policy)
-	}
-	if !valid {
-		return into
-	}
-	for _, item := range r.Items {
-		q, err := r.question(item)
-		if err != nil {
-			return into
-		}
-		t = q.terms(t)
-	}
-	return t
-}
-
-// entityTerms are those of an id, or "type/id": both may have slashes in them.
-func entityTerms(letter byte, name string) []string {
-	terms := []string{index.Term(letter, name)}
-	for rest, more := name, true; more; {
-		if _, rest, more = strings.Cut(rest, "/"); more && rest != "" {
-			terms = append(terms, index.Term(letter, rest))
-		}
-	}
-	return terms
 }

@@ -5,7 +5,6 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 
-	"github.com/go-json-experiment/json"
 	"go.etcd.io/bbolt"
 
 	"policy-service/pdp/internal/decisionlog/format"
@@ -17,32 +16,6 @@ const (
 	unsignedMissing = "missing" // the segment has lost its head
 	unsignedWrong   = "wrong"   // its head is of something else, or of another key
 )
-
-// UnsignedTail are records that had neither a checkpoint nor a MAC when a start found them.
-type UnsignedTail struct {
-	From  uint64 `json:"from"`
-	To    uint64 `json:"to"`    // the last of them
-	Cause string `json:"cause"` // missing or wrong
-}
-
-// UnsignedTails are those that a record names: an [format.EventUnsigned] one, an [format.EventSegment] all of before, so that they
-// outlive their records.
-func (r *Recorded) UnsignedTails() []UnsignedTail {
-	var details struct {
-		UnsignedTail
-		All []UnsignedTail `json:"unsigned_tails"`
-	}
-	if r.Kind != format.KindAdmin || json.Unmarshal(r.Details, &details) != nil {
-		return nil
-	}
-	switch r.Event {
-	case format.EventUnsigned:
-		return []UnsignedTail{details.UnsignedTail}
-	case format.EventSegment:
-		return details.All
-	}
-	return nil
-}
 
 // maxTails is how many a new segment names.
 const maxTails = 100

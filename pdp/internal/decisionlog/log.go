@@ -160,7 +160,7 @@ func (l *Log) Append(ctx context.Context, entries []Entry) error {
 	}
 	w := l.writer
 	c := &call{at: w.options.Now(), caller: entries[0].Caller}
-	wait, refusable, framed := w.options.Mode == Strict, true, true
+	wait, mayRefuse, framed := w.options.Mode == Strict, true, true
 	c.entries = make([]prepared, 0, len(entries))
 	for i := range entries {
 		e := &entries[i]
@@ -174,20 +174,20 @@ func (l *Log) Append(ctx context.Context, entries []Entry) error {
 		}
 		c.entries = append(c.entries, p)
 		c.size += int64(len(p.body) + len(p.id))
-		wait, refusable, framed = wait || e.waits(), refusable && e.refusable(), framed && e.Event == ""
+		wait, mayRefuse, framed = wait || waits(e), mayRefuse && refusable(e), framed && e.Event == ""
 	}
 	if c.size > format.MaxAppend {
 		return fmt.Errorf("%d records of together %d bytes: %w", len(entries), c.size, ErrTooLarge)
 	}
 	var err error
-	if refusable {
+	if mayRefuse {
 		err = w.options.Refuse(c.at)
 	}
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	c.weight = weigh(c.entries)
-	c.payer, err = w.accounts.take(cmp.Or(entries[0].Payer, entries[0].Caller), c.weight, refusable)
+	c.payer, err = w.accounts.take(cmp.Or(entries[0].Payer, entries[0].Caller), c.weight, mayRefuse)
 	if err != nil {
 		return err
 	}
@@ -203,6 +203,18 @@ func (l *Log) Append(ctx context.Context, entries []Entry) error {
 		return w.frames.join(ctx, c)
 	}
 	return w.submit(ctx, c)
+}
+
+// Withdraw puts on record that a decision was never answered, once for each decision. The record counts toward the account of
+// a caller.
+func (l *Log) Withdraw(ctx context.Context, tenant, caller string, w Withdrawn) error {
+	e := Entry{ID: "withdrawn-" + w.Decision, Kind: format.KindAdmin, Tenant: tenant, Payer: caller, Event: format.EventWithdrawn}
+	if known, err := l.Has(e.ID); known || err != nil {
+		return err
+	}
+	w.Reason = "its use was given back before it was settled, so nobody was answered"
+	e.Details = details(w)
+	return l.Append(ctx, []Entry{e})
 }
 
 // Flush returns when what was answered before is on record, also records that no caller waits for in best effort. What

@@ -182,8 +182,8 @@ func (r *Recorded) idOf(item jsontext.Value) (string, error) {
 	return itemID(strings.TrimSuffix(r.ID, ofPossible), at.N), err
 }
 
-// errNoQuestion is the error for a question that the record of its batch has not.
-var errNoQuestion = errors.New("the record of the batch has no such question")
+// ErrNoQuestion is the error for a question that the record of its batch has not.
+var ErrNoQuestion = errors.New("the record of the batch has no such question")
 
 // item is the question of an id as it stands in the record of a batch.
 func (r *Recorded) item(id string) (jsontext.Value, error) {
@@ -193,9 +193,9 @@ func (r *Recorded) item(id string) (jsontext.Value, error) {
 		}
 	}
 	if r.Rest != nil {
-		return nil, fmt.Errorf("%w; %d more were asked than it has room for", errNoQuestion, r.Rest.More)
+		return nil, fmt.Errorf("%w; %d more were asked than it has room for", ErrNoQuestion, r.Rest.More)
 	}
-	return nil, errNoQuestion
+	return nil, ErrNoQuestion
 }
 
 // Question is the question of an id in the record of a batch, resolved.
@@ -253,28 +253,10 @@ func (r *Recorded) Counts() (possible, impossible int64, err error) {
 	return possible, impossible, err
 }
 
-// find finds the record of an id, or the one that has the question of that id.
-func find(id string, byID func(string) (Record, error)) (Record, error) {
-	found, err := byID(id)
-	if !errors.Is(err, ErrNotFound) {
-		return found, err
-	}
-	for _, of := range PossibleIDsOf(id) {
-		r, none := byID(of)
-		if none != nil {
-			continue
-		}
-		if parsed, wrong := Parse(r.Line); wrong == nil && parsed.Kind == format.KindPossible && parsed.asks(id) {
-			return r, nil
-		}
-	}
-	return found, err
-}
-
-// asks reports whether a question is one of a record's, or may be one for which it has no room.
-func (r *Recorded) asks(id string) bool {
+// Asks reports whether a question is one of a record's, or may be one for which it has no room.
+func (r *Recorded) Asks(id string) bool {
 	_, err := r.item(id)
-	return err == nil || errors.Is(err, errNoQuestion) && r.Rest != nil
+	return err == nil || errors.Is(err, ErrNoQuestion) && r.Rest != nil
 }
 
 // PossibleIDsOf are the ids of records that may have the question of an id.
@@ -288,12 +270,3 @@ func PossibleIDsOf(id string) []string {
 	}
 	return []string{id[:dot], id[:dot] + ofPossible}
 }
-
-// Find is [Reader.ByID], which also finds the record that has the question of an id.
-func (r *Reader) Find(id string) (Record, error) { return find(id, r.ByID) }
-
-// Find is [Snapshot.ByID], which also finds the record that has the question of an id.
-func (s *Snapshot) Find(id string) (Record, error) { return find(id, s.ByID) }
-
-// Find is [Log.ByID], which also finds the record that has the question of an id.
-func (l *Log) Find(id string) (Record, error) { return find(id, l.ByID) }

@@ -64,7 +64,7 @@ func (l *Log) Query(ctx context.Context, q Query) (Page, error) {
 	if q.Cursor > size {
 		return Page{}, fmt.Errorf("%w: it is %d, and there are %d records", ErrNoSuchCursor, q.Cursor, size)
 	}
-	p := pager{reader: l.Reader, index: l.index, query: q, sieve: l.Sieve(q.Filter), terms: q.Filter.terms()}
+	p := pager{reader: l.Reader, index: l.index, query: q, sieve: l.Sieve(q.Filter), terms: termsOfFilter(q.Filter)}
 	low, high, err := p.span(size)
 	if err != nil {
 		return Page{}, err
@@ -377,7 +377,7 @@ func (r *Reader) Terms(from, to uint64) ([]index.Record, error) {
 	some, err := r.lines(s, from, to, false, readRecords)
 	out := make([]index.Record, len(some))
 	for i, l := range some {
-		out[i] = index.Record{Sequence: l.Sequence, Terms: termsOf(l.Line)}
+		out[i] = index.Record{Sequence: l.Sequence, Terms: termsOfLine(l.Line)}
 	}
 	return out, err
 }

@@ -18,17 +18,6 @@ import (
 	"policy-service/pdp/internal/decisionlog/format"
 )
 
-// Record is a record as it stands in the log.
-type Record struct {
-	Sequence uint64
-	// Line is the record without its newline, nil if its content is gone.
-	Line []byte
-	Leaf tlog.Hash
-	// Gone says why a [Snapshot] has no Line: [format.WhyRetired], [format.WhyRedacted], or [format.WhyFiltered]
-	// if the reader may not see it.
-	Gone string
-}
-
 // A transaction of a reader ends after so many records, or bytes of them.
 const (
 	readRecords = 512

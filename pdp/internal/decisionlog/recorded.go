@@ -2,7 +2,6 @@ package decisionlog
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,11 +9,22 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
-	"go.etcd.io/bbolt"
+	"golang.org/x/mod/sumdb/tlog"
 
 	"policy-service/evaluation"
 	"policy-service/pdp/internal/decisionlog/format"
 )
+
+// Record is a record as it stands in the log.
+type Record struct {
+	Sequence uint64
+	// Line is the record without its newline, nil if its content is gone.
+	Line []byte
+	Leaf tlog.Hash
+	// Gone says why a [Snapshot] has no Line: [format.WhyRetired], [format.WhyRedacted], or [format.WhyFiltered]
+	// if the reader may not see it.
+	Gone string
+}
 
 // Recorded is what a record says: the members that format.go lists, by their names there.
 // [Parse] reads the line of a record alone. [Resolve] and [Reader.Recorded] add what an
@@ -292,47 +302,6 @@ func membersOf(object jsontext.Value) (members map[string]jsontext.Value, err er
 	return members, json.Unmarshal(object, &members)
 }
 
-// Batch is the record that a record inherits from. It has no Line if the record inherits
-// nothing and if the content of the other is gone. Both stand in the same segment.
-func (r *Reader) Batch(line []byte) (batch Record, err error) {
-	item, err := Parse(line)
-	if err != nil || item.BatchID() == "" {
-		return Record{}, err
-	}
-	s, err := r.find(item.Sequence)
-	if errors.Is(err, ErrGone) { // dropped since the line was read
-		return Record{}, nil
-	}
-	if err != nil {
-		return Record{}, err
-	}
-	err = r.view(s, func(tx *bbolt.Tx) error {
-		batch = Record{}
-		sequence, found := readNumber(tx.Bucket([]byte(format.BucketIDs)).Get([]byte(item.BatchID())))
-		if !found || sequence >= item.Sequence {
-			return nil
-		}
-		some, err := someOf(tx, sequence, sequence+1)
-		if err == nil {
-			batch = some[0]
-		}
-		return err
-	})
-	if err != nil || batch.Line == nil {
-		return Record{}, err
-	}
-	return batch, item.itemOf(batch.Line)
-}
-
-// Recorded reads a record of this log with what it inherits.
-func (r *Reader) Recorded(line []byte) (Recorded, error) {
-	batch, err := r.Batch(line)
-	if err != nil {
-		return Recorded{}, err
-	}
-	return Resolve(line, batch)
-}
-
 // Inheritance goes over records in their order, and says which needs the record of its
 // batch put before it, because that was not among those before. Its zero value is ready.
 type Inheritance struct{ last string }
@@ -351,4 +320,30 @@ func (h *Inheritance) Lacks(line []byte) (id string, err error) {
 		return of, nil
 	}
 	return "", nil
+}
+
+// UnsignedTail are records that had neither a checkpoint nor a MAC when a start found them.
+type UnsignedTail struct {
+	From  uint64 `json:"from"`
+	To    uint64 `json:"to"`    // the last of them
+	Cause string `json:"cause"` // missing or wrong
+}
+
+// UnsignedTails are those that a record names: an [format.EventUnsigned] one, an [format.EventSegment] all of before, so that they
+// outlive their records.
+func (r *Recorded) UnsignedTails() []UnsignedTail {
+	var details struct {
+		UnsignedTail
+		All []UnsignedTail `json:"unsigned_tails"`
+	}
+	if r.Kind != format.KindAdmin || json.Unmarshal(r.Details, &details) != nil {
+		return nil
+	}
+	switch r.Event {
+	case format.EventUnsigned:
+		return []UnsignedTail{details.UnsignedTail}
+	case format.EventSegment:
+		return details.All
+	}
+	return nil
 }

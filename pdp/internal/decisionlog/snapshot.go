@@ -227,7 +227,7 @@ func (s *Shown) Ask(id string) error {
 		return nil
 	}
 	q, err := s.Record.Question(id)
-	if errors.Is(err, errNoQuestion) { // the record itself is all there is
+	if errors.Is(err, ErrNoQuestion) { // the record itself is all there is
 		return nil
 	}
 	s.Record, s.OfBatch = q, true

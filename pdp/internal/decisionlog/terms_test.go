@@ -38,7 +38,7 @@ func TestTermsOfEntries(t *testing.T) {
 		if _, err := Parse(p.line); err != nil {
 			continue // a clock reading of another age
 		}
-		if want := termsOf(p.line); len(p.terms) > 0 && !bytes.Equal(p.terms, want) {
+		if want := termsOfLine(p.line); len(p.terms) > 0 && !bytes.Equal(p.terms, want) {
 			t.Fatalf("%s:\ngot  %q\nwant %q", p.line, p.terms, want)
 		}
 		if len(p.terms) > 0 {
@@ -56,7 +56,7 @@ func TestTermsOfEntries(t *testing.T) {
 func TestTermsOfLines(t *testing.T) {
 	t.Parallel()
 	for _, line := range []string{``, `{`, `[]`, `{"kind":"a"`, `{"tenant":1}`, `{"kind":"a","kind":"a"}`} {
-		if terms := termsOf([]byte(line)); !bytes.Equal(terms, index.Odd()) {
+		if terms := termsOfLine([]byte(line)); !bytes.Equal(terms, index.Odd()) {
 			t.Errorf("%s: %q", line, terms)
 		}
 	}
@@ -74,8 +74,8 @@ func TestTermsOfLines(t *testing.T) {
 		if passes {
 			passed++
 		}
-		for _, any := range f.terms() {
-			if terms := split(termsOf(p.line)); passes && !slices.ContainsFunc(any, func(term string) bool { return slices.Contains(terms, term) }) {
+		for _, any := range termsOfFilter(f) {
+			if terms := split(termsOfLine(p.line)); passes && !slices.ContainsFunc(any, func(term string) bool { return slices.Contains(terms, term) }) {
 				t.Fatalf("%s passes %+v, and has no term of %q", p.line, f, any)
 			}
 		}

@@ -49,18 +49,19 @@ func (f Filter) checkText() error {
 	return nil
 }
 
-// A Sieve judges the lines of a log one after the other. It is not for concurrent use. Make it with [Reader.Sieve].
+// A Sieve judges the lines of a log one after the other. It is not for concurrent use.
 //
 // A line has a text if one of its strings has it, in upper or lower case, or the name of a member below context or
 // properties: these names are the caller's. All strings count, except those of the members unread, and the stand-ins of
 // masked values. The parts that an item inherits from the record of its batch count as its own.
 type Sieve struct {
 	filter Filter
-	reader *Reader // nil: inherited parts are not there
-	word   []byte  // folded
-	quoted []byte  // the word as it stands in JSON, folded
-	kind   []byte  // as it stands in a line; nil if most records are of the kind
-	folded []byte  // the line that is judged
+	// resolve reads a record with what it inherits. If it is nil, inherited parts are not there.
+	resolve func(line []byte) (Recorded, error)
+	word    []byte // folded
+	quoted  []byte // the word as it stands in JSON, folded
+	kind    []byte // as it stands in a line; nil if most records are of the kind
+	folded  []byte // the line that is judged
 
 	// inherited says of some batches, and of members of them, if these have the word: their records are large.
 	inherited map[string]bool
@@ -69,10 +70,10 @@ type Sieve struct {
 // mostInherited is how many answers a Sieve keeps. A batch has a few, and its items stand together.
 const mostInherited = 64
 
-// Sieve makes a Sieve for lines of this log.
-func (r *Reader) Sieve(f Filter) *Sieve {
+// NewSieve makes a Sieve for the lines of a log, whose items resolve reads with what they inherit.
+func NewSieve(f Filter, resolve func(line []byte) (Recorded, error)) *Sieve {
 	s := f.sieve()
-	s.reader = r
+	s.resolve = resolve
 	return &s
 }
 
@@ -136,14 +137,14 @@ func escapes(line []byte) bool {
 // inherits reports whether the inherited parts of an item have the word.
 func (s *Sieve) inherits(r *Recorded) (bool, error) {
 	id := r.BatchID()
-	if s.reader == nil || id == "" {
+	if s.resolve == nil || id == "" {
 		return false, nil
 	}
 	about := strings.Join(append([]string{r.Tenant, id}, r.Inherits...), "\x00")
 	if has, known := s.inherited[about]; known {
 		return has, nil
 	}
-	whole, err := s.reader.Recorded(r.Line)
+	whole, err := s.resolve(r.Line)
 	if err != nil {
 		return false, err
 	}

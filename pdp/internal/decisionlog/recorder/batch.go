@@ -111,7 +111,7 @@ func (l *batchLimit) add(e *decisionlog.Entry) error {
 	if e.Decision != nil {
 		asked.Decision = &decisionlog.Decision{Mismatch: e.Decision.Mismatch}
 	}
-	l.line = asked.AppendBody(l.line[:0])
+	l.line, _ = asked.AppendBody(l.line[:0]) // the log refuses what cannot be written
 	l.used += lineFrame + len(l.line)
 	if d := e.Decision; d != nil {
 		for _, o := range d.Obligations {

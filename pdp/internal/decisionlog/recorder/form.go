@@ -72,8 +72,10 @@ func entryOf(record *pdp.Record, masked *mask.Masking) (e decisionlog.Entry, err
 	if d.Malformed != nil {
 		e.Details, err = malformedOf(d.Malformed, masked)
 	}
-	if kind == format.KindPossible && len(e.AppendBody(nil)) > format.MaxPossible {
-		e = withoutRoom(e)
+	if kind == format.KindPossible {
+		if body, _ := e.AppendBody(nil); len(body) > format.MaxPossible { // the log refuses what cannot be written
+			e = withoutRoom(e)
+		}
 	}
 	return e, err
 }

@@ -1,0 +1,112 @@
+package decisionlog
+
+import (
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/index"
+)
+
+// waits reports whether Append returns only when an entry is durable, in best effort too:
+// otherwise one approval, or one use of a capability, could be spent twice.
+func waits(e *Entry) bool {
+	d := e.Decision
+	return !slices.Contains([]string{format.KindDecision, format.KindPossible, format.KindSearch, format.KindBatch}, e.Kind) ||
+		d != nil && (len(d.Discharged) > 0 || d.Capability != nil && (d.Capability.Used || d.Capability.Grants))
+}
+
+// refusable reports whether an entry may be refused if there is no room. Then nothing is answered.
+// There is always room for decisions of people about approvals, and for work on the log.
+func refusable(e *Entry) bool {
+	switch e.Kind {
+	case format.KindDecision, format.KindPossible, format.KindSearch, format.KindBatch, format.KindReceipt:
+		return true
+	}
+	return e.Event == format.EventToolDrift
+}
+
+// prepared is an entry made ready by the caller's goroutine, so that the one
+// writer has only to add the parts that depend on the order.
+type prepared struct {
+	id    string
+	text  []byte
+	room  int    // of the text, for the members before the body
+	body  []byte // the members from now to details, each with the comma before it; in the text
+	line  []byte // the finished line, in the text
+	terms index.Terms
+	keys  uint64 // see [Entry]
+}
+
+// headRoom is the most that stands before the body, besides the id: sequence, time and clock_behind.
+const headRoom = 128
+
+// prepare encodes an entry under an id. Text that is not UTF-8, as a header can hold, is
+// mended rather than refused: an answer must not depend on it.
+func prepare(e *Entry, id string, kinds []string) (p prepared, err error) {
+	if !slices.Contains(kinds, e.Kind) {
+		return p, fmt.Errorf("there is no kind of record %q", e.Kind)
+	}
+	if e.Kind == format.KindDecision && e.Decision == nil || e.Kind == format.KindPossible && e.Decision == nil && e.Questions == nil || e.Kind == format.KindSearch && e.Search == nil {
+		return p, fmt.Errorf("a record of kind %s without one", e.Kind)
+	}
+	p = prepared{id: id, room: headRoom + len(`\u0000`)*len(id)}
+	text, err := e.AppendBody(make([]byte, p.room, p.room+usualBody))
+	end := len(text)
+	if end-p.room+len(id) > format.MaxLine-256 { // the writer adds less
+		err = errors.Join(err, ErrTooLarge)
+	}
+	if err != nil {
+		return prepared{}, fmt.Errorf("record %s of kind %s: %w", id, e.Kind, err)
+	}
+	p.text = append(appendSalt(append(text, `,"salt":"`...)), `"}`...)
+	p.keys = e.Keys
+	p.terms = addTermsOfEntry(make(index.Terms, 0, usualTerms), e)
+	p.body = p.text[p.room:end:end]
+	return p, nil
+}
+
+// fromJournal is a record as the journal has it.
+func fromJournal(id string, rest []byte) prepared {
+	p := prepared{id: id, room: headRoom + len(`\u0000`)*len(id)}
+	p.text = append(make([]byte, p.room, p.room+len(rest)), rest...)
+	p.body = p.text[p.room:]
+	return p
+}
+
+// rest is all of the line but its head.
+func (p *prepared) rest() []byte { return p.text[p.room:] }
+
+// The sizes that most bodies, and their terms, do not exceed.
+const (
+	usualBody  = 1 << 10
+	usualTerms = 256
+)
+
+// finish makes the line of p.
+func (p *prepared) finish(sequence uint64, at time.Time, behind bool) {
+	text := p.text
+	head := strconv.AppendUint(append(text[:0:p.room], `{"sequence":`...), sequence, 10)
+	head, _ = jsontext.AppendQuote(append(head, `,"id":`...), p.id)
+	head = append(at.UTC().AppendFormat(append(head, `,"time":"`...), format.TimeLayout), '"')
+	if behind {
+		head = append(head, `,"clock_behind":true`...)
+	}
+	start := p.room - len(head)
+	copy(text[start:], head) // to where the body begins
+	p.line = text[start:]
+}
+
+// appendSalt appends a salt that no other record has.
+func appendSalt(b []byte) []byte {
+	var salt [16]byte
+	_, _ = rand.Read(salt[:]) // never fails: it ends the program instead
+	return base64.RawURLEncoding.AppendEncode(b, salt[:])
+}

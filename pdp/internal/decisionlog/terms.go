@@ -1,0 +1,152 @@
+package decisionlog
+
+import (
+	"strings"
+	"unicode/utf8"
+
+	"policy-service/evaluation"
+	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/index"
+)
+
+// termsOfFilter returns lists of terms: a record that passes has at least one of each list. Lists that few records are in come
+// first. Without any list the index is of no help.
+func termsOfFilter(f Filter) (all [][]string) {
+	one := func(letter byte, value string) {
+		if value != "" {
+			all = append(all, []string{index.Term(letter, value)})
+		}
+	}
+	one(index.TermOf, f.Of)
+	one(index.TermApproval, f.Approval)
+	one(index.TermCapability, f.Capability)
+	for letter, name := range map[byte]string{index.TermSubject: f.Subject, index.TermResource: f.Resource} {
+		if name != "" {
+			all = append(all, entityTerms(letter, name))
+		}
+	}
+	one(index.TermPolicy, f.Policy)
+	one(index.TermAction, f.Action)
+	one(index.TermEvent, f.Event)
+	one(index.TermTenant, f.Tenant)
+	if f.Tenants != nil {
+		tenants := make([]string, len(f.Tenants))
+		for i, tenant := range f.Tenants {
+			tenants[i] = index.Term(index.TermTenant, tenant)
+		}
+		all = append(all, tenants)
+	}
+	one(index.TermDecision, f.Decision)
+	one(index.TermKind, f.Kind)
+	return all
+}
+
+// termsOfLine returns the terms of a line.
+func termsOfLine(line []byte) index.Terms {
+	r, err := Parse(line)
+	if err != nil {
+		return index.Odd()
+	}
+	return addTerms(nil, r)
+}
+
+// addTermsOfEntry adds the terms of the record that an entry becomes. It adds none if only the line tells them: values from
+// elsewhere are read there, and so is text that is mended in it.
+func addTermsOfEntry(into index.Terms, e *Entry) index.Terms {
+	if e.Questions != nil {
+		return into
+	}
+	r := Recorded{Tenant: e.Tenant, Kind: e.Kind, Event: e.Event, Details: e.Details}
+	if q := e.Request; q != nil {
+		if q.Asked == nil && len(q.Subject)+len(q.Action)+len(q.Resource) > 0 {
+			return into
+		}
+		r.Names = namesInRecord(e)
+	}
+	if d := e.Decision; d != nil {
+		r.Decision, r.Possible = &d.Allow, d.Possible.Bool()
+		r.Determining, r.Overruled, r.Errors, r.Discharged = d.Determining, d.Overruled, d.Errors, d.Discharged
+		r.Capability = d.Capability
+		for _, o := range d.Obligations {
+			r.Obligations = append(r.Obligations, RecordedObligation{ID: o.ID, Type: o.Type})
+		}
+	}
+	return addTerms(into, &r)
+}
+
+// namesInRecord returns the ids and names that the record of an entry will have.
+func namesInRecord(e *Entry) (n RecordedNames) {
+	q := e.Request.Asked
+	if q == nil || e.Kind == format.KindBatch {
+		return n
+	}
+	var searched evaluation.SearchKind
+	if e.Search != nil {
+		searched = e.Search.Query
+	}
+	if searched != evaluation.SubjectSearch {
+		n.Subject.ID = q.Subject.ID
+	}
+	if searched != evaluation.ActionSearch {
+		n.Action.Name = q.Action.Name
+	}
+	if searched != evaluation.ResourceSearch {
+		n.Resource.ID = q.Resource.ID
+	}
+	return n
+}
+
+// addTerms adds all by which the index finds a record. It adds nothing if a value is not UTF-8, which no line has.
+func addTerms(into index.Terms, r *Recorded) index.Terms {
+	valid, t := utf8.ValidString(r.Tenant), into.Add(index.TermTenant, r.Tenant) // also if it is of none
+	add := func(letter byte, value string) {
+		if value != "" {
+			valid, t = valid && utf8.ValidString(value), t.Add(letter, value)
+		}
+	}
+	add(index.TermKind, r.Kind)
+	add(index.TermEvent, r.Event)
+	add(index.TermDecision, r.Answer())
+	add(index.TermSubject, r.Names.Subject.ID)
+	add(index.TermResource, r.Names.Resource.ID)
+	add(index.TermAction, r.Names.Action.Name)
+	if r.Kind == format.KindReceipt {
+		add(index.TermOf, r.Receipt().Decision)
+	}
+	for _, id := range r.Approvals() {
+		add(index.TermApproval, id)
+	}
+	for _, id := range r.Capabilities() {
+		add(index.TermCapability, id)
+	}
+	for _, policies := range [...][]string{r.Determining, r.Overruled} {
+		for _, policy := range policies {
+			add(index.TermPolicy, policy)
+		}
+	}
+	for _, e := range r.Errors {
+		add(index.TermPolicy, e.Policy)
+	}
+	if !valid {
+		return into
+	}
+	questions, err := r.Questions()
+	if err != nil {
+		return into
+	}
+	for n := range questions {
+		t = addTerms(t, &questions[n])
+	}
+	return t
+}
+
+// entityTerms are those of an id, or "type/id": both may have slashes in them.
+func entityTerms(letter byte, name string) []string {
+	terms := []string{index.Term(letter, name)}
+	for rest, more := name, true; more; {
+		if _, rest, more = strings.Cut(rest, "/"); more && rest != "" {
+			terms = append(terms, index.Term(letter, rest))
+		}
+	}
+	return terms
+}
