@@ -10,7 +10,6 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp/internal/decisionlog/format"
-	"policy-service/pdp/internal/evidence"
 )
 
 // Entry becomes a record: it has everything but sequence, time and salt.
@@ -109,18 +108,18 @@ type Capability struct {
 
 // Proof is a proof that was taken for a call. Its members are all that its holder signed: from them, and the key, an
 // auditor can check the signature. If anything of the arguments is masked, Arguments is a keyed hash, and Evidence has the
-// hash that the holder signed and the signature, sealed, in the place of Signature.
+// hash that the holder signed and the signature, sealed, in the place of Signature. An [evidence.Key] writes all three.
 type Proof struct {
-	Key       string           `json:"jkt"` // the thumbprint of the holder's key
-	ID        string           `json:"jti"`
-	IssuedAt  int64            `json:"iat"`
-	Audience  string           `json:"aud"`
-	Tool      string           `json:"tool"`
-	Arguments evidence.Written `json:"args,omitzero"`
-	Nonce     string           `json:"nonce,omitzero"`
-	Algorithm string           `json:"alg"`
-	Signature evidence.Written `json:"signature,omitzero"`
-	Evidence  evidence.Written `json:"evidence,omitzero"`
+	Key       string `json:"jkt"` // the thumbprint of the holder's key
+	ID        string `json:"jti"`
+	IssuedAt  int64  `json:"iat"`
+	Audience  string `json:"aud"`
+	Tool      string `json:"tool"`
+	Arguments string `json:"args,omitzero"`
+	Nonce     string `json:"nonce,omitzero"`
+	Algorithm string `json:"alg"`
+	Signature string `json:"signature,omitzero"`
+	Evidence  string `json:"evidence,omitzero"`
 }
 
 // Receipt is a PEP's report about the obligations of one decision. It
@@ -447,18 +446,18 @@ func appendCapability(b []byte, c *Capability) []byte {
 		b = strconv.AppendInt(append(b, `,"iat":`...), p.IssuedAt, 10)
 		b = quote(append(b, `,"aud":`...), p.Audience)
 		b = quote(append(b, `,"tool":`...), p.Tool)
-		if p.Arguments != (evidence.Written{}) {
-			b = quote(append(b, `,"args":`...), p.Arguments.String())
+		if p.Arguments != "" {
+			b = quote(append(b, `,"args":`...), p.Arguments)
 		}
 		if p.Nonce != "" {
 			b = quote(append(b, `,"nonce":`...), p.Nonce)
 		}
 		b = quote(append(b, `,"alg":`...), p.Algorithm)
-		if p.Signature != (evidence.Written{}) {
-			b = quote(append(b, `,"signature":`...), p.Signature.String())
+		if p.Signature != "" {
+			b = quote(append(b, `,"signature":`...), p.Signature)
 		}
-		if p.Evidence != (evidence.Written{}) {
-			b = quote(append(b, `,"evidence":`...), p.Evidence.String())
+		if p.Evidence != "" {
+			b = quote(append(b, `,"evidence":`...), p.Evidence)
 		}
 		b = append(b, '}')
 	}

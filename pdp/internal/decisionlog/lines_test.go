@@ -14,7 +14,6 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp/internal/decisionlog/format"
-	"policy-service/pdp/internal/evidence"
 	"policy-service/pdp/pdptest/night"
 )
 
@@ -44,13 +43,6 @@ func filled(r *rand.Rand, v reflect.Value, text func(*rand.Rand) string) {
 		return
 	case evaluation.Object:
 		v.Set(reflect.ValueOf(someObject(r, 2)))
-		return
-	case evidence.Written: // which comes from a key, or from a record
-		key, err := evidence.NewKey(make([]byte, 32), "")
-		if err != nil {
-			panic(err)
-		}
-		v.Set(reflect.ValueOf(key.Plain(evidence.Of(text(r)))))
 		return
 	case *evaluation.Unknown:
 		return

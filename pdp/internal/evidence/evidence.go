@@ -28,22 +28,7 @@ func Of(text string) Text { return Text{text} }
 // Format implements [fmt.Formatter].
 func (Text) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "…") }
 
-// Written is what stands on record in the place of a [Text]. It comes from a [Key], or is read from a record. The zero
-// Written is a text that was left out.
-type Written struct{ text string }
-
-func (w Written) String() string { return w.text }
-
-// MarshalText implements [encoding.TextMarshaler].
-func (w Written) MarshalText() ([]byte, error) { return []byte(w.text), nil }
-
-// UnmarshalText implements [encoding.TextUnmarshaler].
-func (w *Written) UnmarshalText(text []byte) error {
-	w.text = string(text)
-	return nil
-}
-
-// Key writes the Texts of one tenant. A nil Key leaves them out.
+// Key writes the Texts of one tenant, as they stand on record. A nil Key leaves them out, which is "".
 type Key struct {
 	secret []byte
 	tenant string
@@ -83,31 +68,31 @@ func (k *Key) aead() (cipher.AEAD, error) {
 }
 
 // Plain writes a text as it is. Its caller knows that nothing which the text is made of is masked.
-func (k *Key) Plain(t Text) Written {
+func (k *Key) Plain(t Text) string {
 	if k == nil {
-		return Written{}
+		return ""
 	}
-	return Written(t)
+	return t.text
 }
 
 // Hash returns the keyed hash of a text: the same for the same text of a tenant, so that records can be joined by it.
-func (k *Key) Hash(t Text) Written {
+func (k *Key) Hash(t Text) string {
 	if k == nil {
-		return Written{}
+		return ""
 	}
 	key, err := k.derive("hash")
 	if err != nil {
-		return Written{}
+		return ""
 	}
 	mac := hmac.New(sha256.New, key)
 	_, _ = io.WriteString(mac, t.text) // never fails
-	return Written{Prefix + base64.RawURLEncoding.EncodeToString(mac.Sum(nil))}
+	return Prefix + base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }
 
 // Seal seals texts together for the record of an id. Texts of more than [MostSealed] bytes are left out.
-func (k *Key) Seal(record string, texts ...Text) Written {
+func (k *Key) Seal(record string, texts ...Text) string {
 	if k == nil {
-		return Written{}
+		return ""
 	}
 	plain := make([]string, len(texts))
 	for n, t := range texts {
@@ -115,22 +100,22 @@ func (k *Key) Seal(record string, texts ...Text) Written {
 	}
 	text, err := json.Marshal(plain)
 	if err != nil || len(text) > MostSealed {
-		return Written{}
+		return ""
 	}
 	aead, err := k.aead()
 	if err != nil {
-		return Written{}
+		return ""
 	}
-	return Written{base64.RawURLEncoding.EncodeToString(aead.Seal(nil, nil, text, []byte(record)))}
+	return base64.RawURLEncoding.EncodeToString(aead.Seal(nil, nil, text, []byte(record)))
 }
 
 // Open opens what [Key.Seal] sealed for the same record.
-func (k *Key) Open(record string, sealed Written) (texts []string, err error) {
+func (k *Key) Open(record, sealed string) (texts []string, err error) {
 	aead, err := k.aead()
 	if err != nil {
 		return nil, err
 	}
-	text, err := base64.RawURLEncoding.DecodeString(sealed.text)
+	text, err := base64.RawURLEncoding.DecodeString(sealed)
 	if err == nil {
 		text, err = aead.Open(nil, nil, text, []byte(record))
 	}

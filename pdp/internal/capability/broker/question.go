@@ -279,7 +279,7 @@ func (w *wanted) call(asker evaluation.Asker, now time.Time) (call pdp.GrantCall
 		if w.masked.Hides("context", "arguments") {
 			digest = w.key.Hash
 		}
-		return about(serverType, a.Audience, map[string]any{"digest": digest(w.digest).String()}, whole), w.sentence()
+		return about(serverType, a.Audience, map[string]any{"digest": digest(w.digest)}, whole), w.sentence()
 	}
 	call.Now, call.Approvals = now, pdp.SpendOrFile
 	if err == nil {

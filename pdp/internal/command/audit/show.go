@@ -112,7 +112,7 @@ type evidenceJSON struct {
 }
 
 func (c showCommand) openEvidence(r *decisionlog.Recorded) (*evidenceJSON, error) {
-	if r.Capability == nil || r.Capability.Proof == nil || r.Capability.Proof.Evidence == (evidence.Written{}) {
+	if r.Capability == nil || r.Capability.Proof == nil || r.Capability.Proof.Evidence == "" {
 		return nil, errors.New("this record seals no evidence: it has no proof of a capability, or has it in the open; leave out --evidence")
 	}
 	name := cmp.Or(string(c.MaskKey), filepath.Join(c.Data, mask.KeyFile))
