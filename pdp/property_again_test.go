@@ -408,12 +408,12 @@ func (a *onRecord) approved(call pdp.Call, native bool) {
 
 // check makes the decision of a record again, and says what came of it.
 func (a *onRecord) check(id string) string {
-	record, err := a.log.Find(id)
+	rec, err := a.log.Find(id)
 	if err != nil {
 		a.Fatal(err)
 	}
 	var shown decisionlog.Shown
-	if shown.Record, err = a.log.Recorded(record.Line); err == nil {
+	if shown.Record, err = a.log.Recorded(rec.Line); err == nil {
 		err = shown.Ask(id)
 	}
 	if err != nil {

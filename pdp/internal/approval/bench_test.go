@@ -12,7 +12,7 @@ import (
 	"policy-service/pdp/internal/approval"
 )
 
-func many(r *record) approval.Options {
+func many(r *stepLog) approval.Options {
 	o := r.options()
 	o.Limits = approval.Limits{MaxPendingPerSubject: 1 << 30, MaxPendingPerTenant: 1 << 30, NewPerMinutePerSubject: 1 << 30}
 	return o

@@ -23,7 +23,7 @@ import (
 
 // place is one process of several, with a log of its own.
 type place struct {
-	*record
+	*stepLog
 	s     *approval.Store
 	ended map[string]bool // credentials that are not in force
 }
@@ -66,7 +66,7 @@ func places(t *testing.T, c *ledgertest.Cluster, with ...func(*approval.Options)
 		prefix := t.TempDir()
 		c.Of = func() ledger.Engine { return etcdtest.Engine(t, prefix, approval.Known) }
 	}
-	all := []*place{{record: newRecord(), ended: map[string]bool{}}, {record: newRecord(), ended: map[string]bool{}}}
+	all := []*place{{stepLog: newRecord(), ended: map[string]bool{}}, {stepLog: newRecord(), ended: map[string]bool{}}}
 	var proofs ledgertest.Proofs[approval.Step]
 	for n, one := range all {
 		one.N = n * 1_000_000 // ids differ

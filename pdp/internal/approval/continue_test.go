@@ -15,7 +15,7 @@ import (
 )
 
 // madeCall has a call approved and made, with the decision "use".
-func madeCall(t *testing.T, s *approval.Store, r *record, name string, change ...func(*approval.ApprovalRequest)) approval.Approval {
+func madeCall(t *testing.T, s *approval.Store, r *stepLog, name string, change ...func(*approval.ApprovalRequest)) approval.Approval {
 	t.Helper()
 	q := question(name, change...)
 	a := mustFile(t, s, q)
@@ -27,7 +27,7 @@ func madeCall(t *testing.T, s *approval.Store, r *record, name string, change ..
 }
 
 // asksRound asks for a round of the use of a call, with a decision of that name.
-func asksRound(t *testing.T, s *approval.Store, r *record, a approval.Approval, use string, round int, decision string) bool {
+func asksRound(t *testing.T, s *approval.Store, r *stepLog, a approval.Approval, use string, round int, decision string) bool {
 	t.Helper()
 	c := evaluation.Continuation{Decision: use, Round: round}
 	answered, err := goOn(t.Context(), s, a.ID, a.Digest, c, decision, r.decideBy(decision, a.ID, c))

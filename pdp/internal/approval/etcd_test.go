@@ -63,7 +63,7 @@ func TestReplicasOpenACopyAtOnce(t *testing.T) {
 	t.Parallel()
 	members := etcdtest.Start(t, etcdtest.Options{Members: 1})
 	var proofs ledgertest.Proofs[approval.Step]
-	logs, prefix := [2]*record{newRecord(), newRecord()}, t.TempDir()
+	logs, prefix := [2]*stepLog{newRecord(), newRecord()}, t.TempDir()
 	logs[1].N = 1_000_000 // ids differ
 	options := func(n int) approval.Options {
 		o := logs[n].options()
@@ -144,7 +144,7 @@ func TestReplicasOpenACopy(t *testing.T) {
 		for first := range 2 {
 			var proofs ledgertest.Proofs[approval.Step]
 			var stores [2]*approval.Store
-			logs, prefix, ended := [2]*record{newRecord(), newRecord()}, t.TempDir(), ""
+			logs, prefix, ended := [2]*stepLog{newRecord(), newRecord()}, t.TempDir(), ""
 			logs[1].N = 1_000_000 // ids differ
 			open := func(n int) {
 				o := logs[n].options()

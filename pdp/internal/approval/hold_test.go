@@ -30,13 +30,13 @@ func putBack(t testing.TB, data string, whole []byte) {
 // used and taken back.
 func TestOlderCopyDoesNotUseTwice(t *testing.T) {
 	t.Parallel()
-	for name, since := range map[string]func(*testing.T, *approval.Store, *record, approval.Approval){
-		"used_up": func(t *testing.T, s *approval.Store, r *record, a approval.Approval) {
+	for name, since := range map[string]func(*testing.T, *approval.Store, *stepLog, approval.Approval){
+		"used_up": func(t *testing.T, s *approval.Store, r *stepLog, a approval.Approval) {
 			if spent, err := spend(t.Context(), s, a.ID, a.Digest, "d", r.decide("d")); !spent {
 				t.Fatal(err)
 			}
 		},
-		"revoked": func(t *testing.T, s *approval.Store, _ *record, a approval.Approval) {
+		"revoked": func(t *testing.T, s *approval.Store, _ *stepLog, a approval.Approval) {
 			_, err := s.Revoke(t.Context(), a.ID, 0, by("ben"))
 			must(t, err)
 		},
@@ -84,7 +84,7 @@ func TestOlderCopyCatchesUp(t *testing.T) {
 		forged.Steps = slices.Clone(forged.Steps)
 		forged.Steps[n].Seal = ""
 	}
-	for _, r := range []*record{r, forged} {
+	for _, r := range []*stepLog{r, forged} {
 		putBack(t, data, pending)
 		s := mustOpen(t, data, r.options())
 		spent, err := spend(t.Context(), s, a.ID, q.Digest, "d", r.decide("d"))

@@ -33,7 +33,7 @@ func TestModel(t *testing.T) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			random := rand.New(rand.NewPCG(seed, 0))
-			m := &model{T: t, rand: random, record: newRecord(), data: quick(t), present: true, rounds: map[string]string{}, went: map[string]int{}}
+			m := &model{T: t, rand: random, stepLog: newRecord(), data: quick(t), present: true, rounds: map[string]string{}, went: map[string]int{}}
 			m.open()
 			for step := range 600 {
 				m.do()
@@ -48,7 +48,7 @@ func TestModel(t *testing.T) {
 
 type model struct {
 	*testing.T
-	*record
+	*stepLog
 	rand    *rand.Rand
 	data    string
 	s       *approval.Store
@@ -518,8 +518,8 @@ func (m *model) compare(step int) {
 				m.Fatalf("%d, %s: found %v %s", step, m.said, found, cmp.Diff(want, got, cmpopts.EquateEmpty()))
 			}
 		}
-		if !slices.Equal(m.record.names(a.ID), a.names) {
-			m.Fatalf("%d, %s: on record of %s is %v, want %v", step, m.said, a.ID, m.record.names(a.ID), a.names)
+		if !slices.Equal(m.stepLog.names(a.ID), a.names) {
+			m.Fatalf("%d, %s: on record of %s is %v, want %v", step, m.said, a.ID, m.stepLog.names(a.ID), a.names)
 		}
 		if want.Status == approval.Pending {
 			pending = append(pending, a.ID)

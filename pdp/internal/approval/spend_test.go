@@ -34,14 +34,14 @@ func spend(ctx context.Context, s *approval.Store, id string, digest [32]byte, d
 }
 
 // uses checks that a decision gets a use, and refuses that it does not.
-func (r *record) uses(t *testing.T, name string, s *approval.Store, id string, digest [32]byte, decision string) {
+func (r *stepLog) uses(t *testing.T, name string, s *approval.Store, id string, digest [32]byte, decision string) {
 	t.Helper()
 	if spent, err := spend(t.Context(), s, id, digest, decision, r.decide(decision)); !spent || err != nil {
 		t.Errorf("%s: %v, %v", name, spent, err)
 	}
 }
 
-func (r *record) refuses(t *testing.T, name string, s *approval.Store, id string, digest [32]byte, decision string) {
+func (r *stepLog) refuses(t *testing.T, name string, s *approval.Store, id string, digest [32]byte, decision string) {
 	t.Helper()
 	if spent, err := spend(t.Context(), s, id, digest, decision, r.decide(decision)); spent || err != nil {
 		t.Errorf("%s: %v, %v", name, spent, err)

@@ -22,7 +22,7 @@ import (
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 // record is what a store puts its steps on, and a caller its decisions.
-type record struct {
+type stepLog struct {
 	*ledgertest.Records[approval.Step]
 	steps map[string][]approval.Step // of each approval
 	// decisions are those that used an approval, or went on from a use.
@@ -31,24 +31,24 @@ type record struct {
 
 var errRecord = ledgertest.ErrRecord
 
-func newRecord() *record {
-	r := &record{steps: map[string][]approval.Step{}, decisions: map[string]approval.Step{}}
+func newRecord() *stepLog {
+	r := &stepLog{steps: map[string][]approval.Step{}, decisions: map[string]approval.Step{}}
 	r.Records = ledgertest.NewRecords(start, r.onRecord)
 	return r
 }
 
-func (r *record) onRecord(s approval.Step) (approval.Step, error) {
+func (r *stepLog) onRecord(s approval.Step) (approval.Step, error) {
 	r.steps[s.Approval.ID] = append(r.steps[s.Approval.ID], s)
 	return s, nil
 }
 
 // decide puts a decision on record.
-func (r *record) decide(id string) func(context.Context) error {
+func (r *stepLog) decide(id string) func(context.Context) error {
 	return func(context.Context) error { return r.Decide(id) }
 }
 
 // vouchFor is decide of a decision that uses an approval, or that is a round of a use: the record vouches for it.
-func (r *record) vouchFor(id, approved string, round evaluation.Continuation) func(context.Context) error {
+func (r *stepLog) vouchFor(id, approved string, round evaluation.Continuation) func(context.Context) error {
 	return func(ctx context.Context) error {
 		err := r.decide(id)(ctx)
 		r.Mu.Lock()
@@ -61,7 +61,7 @@ func (r *record) vouchFor(id, approved string, round evaluation.Continuation) fu
 }
 
 // decideBy is vouchFor, and who asks for what the record has of the approval finds it, too.
-func (r *record) decideBy(id, approved string, round evaluation.Continuation) func(context.Context) error {
+func (r *stepLog) decideBy(id, approved string, round evaluation.Continuation) func(context.Context) error {
 	return func(ctx context.Context) error {
 		err := r.vouchFor(id, approved, round)(ctx)
 		r.Mu.Lock()
@@ -74,7 +74,7 @@ func (r *record) decideBy(id, approved string, round evaluation.Continuation) fu
 }
 
 // names are the names of the steps of an approval on record.
-func (r *record) names(id string) (out []string) {
+func (r *stepLog) names(id string) (out []string) {
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
 	for _, s := range r.steps[id] {
@@ -83,16 +83,16 @@ func (r *record) names(id string) (out []string) {
 	return out
 }
 
-func (r *record) options() approval.Options {
+func (r *stepLog) options() approval.Options {
 	return approval.Options{Now: r.Time, NewID: r.NewID, Key: key, Record: r.Put, Recorded: r.Has, Withdraw: r.Withdraw, Attest: r.attest, Steps: r.Since, Size: r.Size,
 		Limits:  approval.Limits{NewPerMinutePerSubject: 1_000_000},
 		OnError: r.OnError}
 }
 
 // copy is the record as it is now, for one file that goes its own way.
-func (r *record) copy() *record {
+func (r *stepLog) copy() *stepLog {
 	r.Mu.Lock()
-	other := &record{steps: maps.Clone(r.steps), decisions: maps.Clone(r.decisions)}
+	other := &stepLog{steps: maps.Clone(r.steps), decisions: maps.Clone(r.decisions)}
 	r.Mu.Unlock()
 	other.Records = r.Copy(other.onRecord)
 	return other
@@ -100,7 +100,7 @@ func (r *record) copy() *record {
 
 var key = []byte("thirty-two bytes that nobody has")
 
-func (r *record) attest(ctx context.Context, id string) (s approval.Step, found bool, err error) {
+func (r *stepLog) attest(ctx context.Context, id string) (s approval.Step, found bool, err error) {
 	if s, found, err = r.Attest(ctx, id); found {
 		return s, found, err
 	}

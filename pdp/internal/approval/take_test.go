@@ -17,7 +17,7 @@ import (
 
 // taking is a directory with an approval of three uses, of which one was made, and a place in etcd.
 type taking struct {
-	*record
+	*stepLog
 	t            *testing.T
 	data, prefix string
 	a            approval.Approval
@@ -25,7 +25,7 @@ type taking struct {
 
 func openTaking(t *testing.T) *taking {
 	t.Helper()
-	d := &taking{record: newRecord(), t: t, data: quick(t), prefix: t.TempDir()}
+	d := &taking{stepLog: newRecord(), t: t, data: quick(t), prefix: t.TempDir()}
 	s := mustOpen(t, d.data, d.options())
 	for n := range 20 { // more than one transaction
 		mustFile(t, s, question(fmt.Sprint("more ", n)))

@@ -245,7 +245,7 @@ func TestTwins(t *testing.T) {
 // twin opens another process on the state of a place, under the same name and with a copy of its log.
 func (p *place) twin(t *testing.T, c *ledgertest.Cluster, proofs *ledgertest.Proofs[approval.Step]) *place {
 	t.Helper()
-	other := &place{record: p.copy()}
+	other := &place{stepLog: p.copy()}
 	other.N += 1_000_000 // ids differ
 	o := other.options()
 	o.Engine, o.Origin = c.Process(), "place"
@@ -280,7 +280,7 @@ func TestWithdrawn(t *testing.T) {
 			t.Parallel()
 			c := &ledgertest.Cluster{Below: approval.Engine(quick(t)), Lost: approval.ErrUnavailable}
 			var proofs ledgertest.Proofs[approval.Step]
-			here := (&place{record: newRecord()}).twin(t, c, &proofs)
+			here := (&place{stepLog: newRecord()}).twin(t, c, &proofs)
 			a := mustFile(t, here.s, question("a", func(q *approval.ApprovalRequest) { q.Terms.Uses = 4 }))
 			mustDecide(t, here.s, a.ID, by("mia"))
 			if spent, err := here.uses(t.Context(), a, "used"); !spent || err != nil {

@@ -249,13 +249,13 @@ func TestChargesAreReadBackWithoutNames(t *testing.T) {
 	if c.uses("jwt:https://idp#") < 3000 || c.uses("jwt:https://idp") < 3000 || c.uses(others) < 3000 || c.uses("key:nobody") != 0 || c.uses("key:known") == 0 || c.uses("key:pep") == 0 {
 		t.Error("after a restart it is another")
 	}
-	record, err := c.Get(1) // after log_created
+	rec, err := c.Get(1) // after log_created
 	c.ok(err)
-	if !bytes.Contains(record.Line, []byte("key:known")) {
-		t.Fatalf("%s", record.Line)
+	if !bytes.Contains(rec.Line, []byte("key:known")) {
+		t.Fatalf("%s", rec.Line)
 	}
 	var s Recorded
-	c.ok(json.Unmarshal(record.Line, &s))
+	c.ok(json.Unmarshal(rec.Line, &s))
 	c.ok(c.Redact(t.Context(), "", s.ID, "on request"))
 	for _, segment := range c.Segments() {
 		content, err := os.ReadFile(segment.Path)

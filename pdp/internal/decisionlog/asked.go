@@ -225,12 +225,12 @@ func inItem(pointer string) string {
 // has says whether the member is there: masking may have removed it.
 func (p *parts) hiddenIn(member string, has bool) (all []evaluation.Hidden) {
 	places := map[string]string{
-		inheritsSubject: "/subject/properties", inheritsAction: "/action/properties",
-		inheritsResource: "/resource/properties", inheritsContext: "/context",
+		InheritsSubject: "/subject/properties", InheritsAction: "/action/properties",
+		InheritsResource: "/resource/properties", InheritsContext: "/context",
 	}
 	at, inherited := places[member]
-	if member == inheritsSupported {
-		at, inherited = "/context/"+inheritsSupported, true
+	if member == InheritsSupported {
+		at, inherited = "/context/"+InheritsSupported, true
 	}
 	for _, h := range p.Masked {
 		switch {
@@ -246,7 +246,7 @@ func (p *parts) hiddenIn(member string, has bool) (all []evaluation.Hidden) {
 
 // sortHidden puts the places of an item and those of its batch into the order of a request.
 func sortHidden(all []evaluation.Hidden) {
-	order := []string{inheritsSubject, inheritsAction, inheritsResource, inheritsContext}
+	order := []string{InheritsSubject, InheritsAction, InheritsResource, InheritsContext}
 	rank := func(h evaluation.Hidden) int {
 		return slices.IndexFunc(order, func(member string) bool { return within(h.At, "/"+member) })
 	}

@@ -15,25 +15,25 @@ import (
 // leaf was made of, and its leaf is in the tree of the newest checkpoint. If that does not
 // cover it yet, one is made. Where the content is gone the error is [ErrGone].
 func (l *Log) Attest(ctx context.Context, id string) (Record, error) {
-	record, err := l.ByID(id)
+	rec, err := l.ByID(id)
 	if err != nil {
 		return Record{}, err
 	}
-	if tlog.RecordHash(record.Line) != record.Leaf {
-		return Record{}, fmt.Errorf("%w: record %d is not the one that was hashed", ErrDamaged, record.Sequence)
+	if tlog.RecordHash(rec.Line) != rec.Leaf {
+		return Record{}, fmt.Errorf("%w: record %d is not the one that was hashed", ErrDamaged, rec.Sequence)
 	}
-	signed, err := l.covering(ctx, record.Sequence)
+	signed, err := l.covering(ctx, rec.Sequence)
 	if err != nil {
 		return Record{}, err
 	}
-	proof, err := tlog.ProveRecord(int64(signed.Size), int64(record.Sequence), l)
+	proof, err := tlog.ProveRecord(int64(signed.Size), int64(rec.Sequence), l)
 	if err == nil {
-		err = tlog.CheckRecord(proof, int64(signed.Size), signed.Root, int64(record.Sequence), record.Leaf)
+		err = tlog.CheckRecord(proof, int64(signed.Size), signed.Root, int64(rec.Sequence), rec.Leaf)
 	}
 	if err != nil {
-		return Record{}, fmt.Errorf("%w: record %d is not in the tree that was signed: %w", ErrDamaged, record.Sequence, err)
+		return Record{}, fmt.Errorf("%w: record %d is not in the tree that was signed: %w", ErrDamaged, rec.Sequence, err)
 	}
-	return record, nil
+	return rec, nil
 }
 
 // covering is the newest checkpoint, which covers a record.
@@ -99,16 +99,16 @@ func (r *Reader) events(ctx context.Context, visit func(*Recorded) error, first 
 // eventsIn returns the administrative records of some events from one sequence up to before another, and what it has read
 // if it fails. Sequence is where a record stands, whatever its line says.
 func (r *Reader) eventsIn(ctx context.Context, from, to uint64, names []string) (here []*Recorded, err error) {
-	for record, err := range r.Records(ctx, from, to) {
+	for rec, err := range r.Records(ctx, from, to) {
 		if err != nil {
 			return here, err
 		}
-		if !bytes.Contains(record.Line, []byte(`"kind":"`+format.KindAdmin+`"`)) {
+		if !bytes.Contains(rec.Line, []byte(`"kind":"`+format.KindAdmin+`"`)) {
 			continue
 		}
-		line, err := Parse(record.Line)
+		line, err := Parse(rec.Line)
 		if err == nil && line.Kind == format.KindAdmin && slices.Contains(names, line.Event) {
-			line.Sequence = record.Sequence
+			line.Sequence = rec.Sequence
 			here = append(here, line)
 		}
 	}

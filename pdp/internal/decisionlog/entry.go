@@ -132,7 +132,7 @@ type Receipt struct {
 
 // Entry is the receipt as it goes on record.
 func (r Receipt) Entry(tenant, caller string) Entry {
-	return Entry{Kind: format.KindReceipt, Tenant: tenant, Caller: caller, Details: details(r)}
+	return Entry{Kind: format.KindReceipt, Tenant: tenant, Caller: caller, Details: Details(r)}
 }
 
 // Withdrawn are the details of a record of [format.EventWithdrawn], which names an approval or a capability.
@@ -483,7 +483,7 @@ func quote(b []byte, s string) []byte {
 }
 
 // details encodes details of the log's own events, which always can be.
-func details(v any) jsontext.Value {
+func Details(v any) jsontext.Value {
 	b, err := json.Marshal(v, json.Deterministic(true))
 	if err != nil {
 		panic(err)

@@ -37,7 +37,7 @@ func (r *Reader) Batch(line []byte) (batch Record, err error) {
 	if err != nil || batch.Line == nil {
 		return Record{}, err
 	}
-	return batch, item.itemOf(batch.Line)
+	return batch, item.CheckBatch(batch.Line)
 }
 
 // Recorded reads a record of this log with what it inherits.

@@ -195,7 +195,8 @@ func checkLine(t *testing.T, e Entry, sequence uint64, at time.Time, behind bool
 	}
 	mended := func(some ...string) (all []string) {
 		for _, text := range some {
-			mended, _ := jsontext.AppendUnquote(nil, quote(nil, text))
+			quoted, _ := jsontext.AppendQuote(nil, text)
+			mended, _ := jsontext.AppendUnquote(nil, quoted)
 			all = append(all, string(mended))
 		}
 		return all

@@ -213,7 +213,7 @@ func (l *Log) Withdraw(ctx context.Context, tenant, caller string, w Withdrawn) 
 		return err
 	}
 	w.Reason = "its use was given back before it was settled, so nobody was answered"
-	e.Details = details(w)
+	e.Details = Details(w)
 	return l.Append(ctx, []Entry{e})
 }
 

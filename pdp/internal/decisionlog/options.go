@@ -127,7 +127,6 @@ var (
 	ErrClosed      = errors.New("the decision log is closed")
 	ErrLocked      = errors.New("the decision log is in use by another process")
 	ErrTooLarge    = errors.New("too large for a record")
-	ErrDamaged     = errors.New("the decision log is damaged")
 	// ErrCut: the end of the log is gone, or all of it.
 	ErrCut      = errors.New("the decision log does not go on where it ended")
 	ErrNotFound = errors.New("no such record")

@@ -79,7 +79,7 @@ func (b *body) questions(e *Entry) {
 	b.out = append(b.out, ']')
 	if rest.More > 0 {
 		rest.SHA256 = hex.EncodeToString(hash.Sum(nil))
-		b.value("rest", details(rest))
+		b.value("rest", Details(rest))
 	}
 	b.text("bundle", all.Bundle)
 }

@@ -59,7 +59,7 @@ func randomEntry(r *rand.Rand) Entry {
 		shared := jsontext.Value(`{"properties":{"id":"` + pick("a", "b") + `","name":"read","type":"user"}}`)
 		return Entry{Kind: format.KindBatch, Tenant: e.Tenant, Caller: e.Caller, Request: &Request{Subject: shared, Action: shared, Resource: shared, Context: e.Request.Context}}
 	case 4:
-		e.Inherits, e.Request.Context = []string{pick(inheritsSubject, inheritsAction, inheritsResource), inheritsContext}, nil
+		e.Inherits, e.Request.Context = []string{pick(InheritsSubject, InheritsAction, InheritsResource), InheritsContext}, nil
 	}
 	return e
 }
@@ -210,12 +210,12 @@ func TestQueryIsAScan(t *testing.T) {
 		switch round {
 		case 1: // some go one by one
 			for range 5 {
-				record, err := l.Get(uint64(r.IntN(int(l.Size()))))
+				rec, err := l.Get(uint64(r.IntN(int(l.Size()))))
 				if err != nil {
 					continue
 				}
 				var s Recorded
-				if err := json.Unmarshal(record.Line, &s); err != nil || s.Kind == format.KindAdmin {
+				if err := json.Unmarshal(rec.Line, &s); err != nil || s.Kind == format.KindAdmin {
 					continue
 				}
 				must(t, l.Redact(t.Context(), "", s.ID, "asked to"))

@@ -2,6 +2,7 @@ package decisionlog
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,6 +15,9 @@ import (
 	"policy-service/evaluation"
 	"policy-service/pdp/internal/decisionlog/format"
 )
+
+// ErrDamaged is the error of a record, and of a log, that is not as it was written.
+var ErrDamaged = errors.New("the decision log is damaged")
 
 // Record is a record as it stands in the log.
 type Record struct {
@@ -161,11 +165,11 @@ func (r *Recorded) Receipt() (receipt Receipt) {
 
 // The members that an item can inherit, as its record names them.
 const (
-	inheritsSubject   = "subject"
-	inheritsAction    = "action"
-	inheritsResource  = "resource"
-	inheritsContext   = "context"
-	inheritsSupported = "supported_obligations" // of the context, where the item has one of its own
+	InheritsSubject   = "subject"
+	InheritsAction    = "action"
+	InheritsResource  = "resource"
+	InheritsContext   = "context"
+	InheritsSupported = "supported_obligations" // of the context, where the item has one of its own
 )
 
 // BatchID is the id of the record that an item inherits from, "" if it inherits nothing.
@@ -184,7 +188,7 @@ type parts struct {
 
 // itemOf returns an error if the other line is not that of the item's batch: no properties
 // of one caller are shown as those of another.
-func (r *Recorded) itemOf(line []byte) error {
+func (r *Recorded) CheckBatch(line []byte) error {
 	batch, err := Parse(line)
 	if err == nil && (batch.Kind != format.KindBatch || batch.ID != r.BatchID() || batch.Tenant != r.Tenant) {
 		err = fmt.Errorf("%w: record %d is not that of the batch which record %d is an item of",
@@ -214,7 +218,7 @@ func Resolve(line []byte, batch Record) (Recorded, error) {
 	}
 	if len(r.Inherits) > 0 {
 		if batch.Line != nil {
-			if err := r.itemOf(batch.Line); err != nil {
+			if err := r.CheckBatch(batch.Line); err != nil {
 				return Recorded{}, err
 			}
 			if err := readInto(&shared, batch.Line); err != nil {
@@ -254,15 +258,15 @@ func (r *Recorded) take(own, shared *parts) (err error) {
 // inherit takes a member over, whole, and reports whether it is there.
 func (q *Request) inherit(member string, from *Request) (bool, error) {
 	switch member {
-	case inheritsSubject:
+	case InheritsSubject:
 		return inherit(&q.Subject, from.Subject, "properties")
-	case inheritsAction:
+	case InheritsAction:
 		return inherit(&q.Action, from.Action, "properties")
-	case inheritsResource:
+	case InheritsResource:
 		return inherit(&q.Resource, from.Resource, "properties")
-	case inheritsSupported:
-		return inherit(&q.Context, from.Context, inheritsSupported)
-	case inheritsContext:
+	case InheritsSupported:
+		return inherit(&q.Context, from.Context, InheritsSupported)
+	case InheritsContext:
 		if q.Context != nil {
 			return false, fmt.Errorf("%w: it has a context of its own, and inherits one", ErrDamaged)
 		}

@@ -39,23 +39,22 @@ func aBatch(id, tenant string, n int, pick func(n int) int) (entries []Entry, wh
 			return jsontext.Value("{" + names + "}"), jsontext.Value("{" + names + "}")
 		}
 		var r, all Request
-		r.Subject, all.Subject = entity(inheritsSubject, `"type":"user","id":"a"`)
-		r.Action, all.Action = entity(inheritsAction, `"name":"read"`)
-		r.Resource, all.Resource = entity(inheritsResource, fmt.Sprintf(`"type":"doc","id":"doc-%d"`, i))
+		r.Subject, all.Subject = entity(InheritsSubject, `"type":"user","id":"a"`)
+		r.Action, all.Action = entity(InheritsAction, `"name":"read"`)
+		r.Resource, all.Resource = entity(InheritsResource, fmt.Sprintf(`"type":"doc","id":"doc-%d"`, i))
 		switch pick(4) {
 		case 0:
-			e.Inherits, all.Context = append(e.Inherits, inheritsContext), entries[0].Request.Context
+			e.Inherits, all.Context = append(e.Inherits, InheritsContext), entries[0].Request.Context
 		case 1:
-			e.Inherits = append(e.Inherits, inheritsSupported)
+			e.Inherits = append(e.Inherits, InheritsSupported)
 			r.Context, all.Context = jsontext.Value(`{"own":1}`), jsontext.Value(`{"own":1,"supported_obligations":["log"]}`)
 		case 2:
 			r.Context, all.Context = jsontext.Value(`{"own":1}`), jsontext.Value(`{"own":1}`)
 		}
 		e.Request = &r
 		entries = append(entries, e)
-		b := body{}
-		b.request(&Entry{Request: &all})
-		whole[e.ID] = strings.TrimPrefix(string(b.out), `,"request":`)
+		body, _ := (&Entry{Request: &all}).AppendBody(nil)
+		whole[e.ID] = strings.TrimPrefix(string(body), `,"request":`)
 	}
 	return entries, whole
 }

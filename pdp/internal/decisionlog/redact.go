@@ -81,19 +81,19 @@ func (r redacted) goesWith(group []redacted) bool {
 
 // redactable finds a record that is to go, in a sealed segment.
 func (l *Log) redactable(ctx context.Context, id string) (redacted, error) {
-	record, err := l.ByID(id)
+	rec, err := l.ByID(id)
 	if err != nil {
 		return redacted{}, err
 	}
-	s, err := Parse(record.Line)
+	s, err := Parse(rec.Line)
 	if err != nil {
 		return redacted{}, err
 	}
 	if s.Kind == format.KindAdmin {
 		return redacted{}, ErrNotRedactable
 	}
-	segment, err := l.sealed(ctx, record.Sequence)
-	return redacted{segment, record.Sequence, id, s.Tenant}, err
+	segment, err := l.sealed(ctx, rec.Sequence)
+	return redacted{segment, rec.Sequence, id, s.Tenant}, err
 }
 
 // redaction removes records of one segment and tenant.

@@ -190,12 +190,12 @@ func alter(t *testing.T, path string, change func(*testing.T, *bbolt.Tx)) {
 // idIn is the id of a record, "" where it has no content.
 func idIn(t *testing.T, l *Log, sequence uint64) string {
 	t.Helper()
-	record, err := l.Get(sequence)
+	rec, err := l.Get(sequence)
 	if errors.Is(err, ErrGone) {
 		return ""
 	}
-	s, unread := Parse(record.Line)
-	must(t, errors.Join(err, unread))
+	s, parsing := Parse(rec.Line)
+	must(t, errors.Join(err, parsing))
 	return s.ID
 }
 

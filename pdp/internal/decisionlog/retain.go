@@ -188,8 +188,8 @@ func (r *Reader) onlyUpkeep(first, records uint64) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	for _, record := range some {
-		s, err := Parse(record.Line)
+	for _, rec := range some {
+		s, err := Parse(rec.Line)
 		if err != nil || s.Kind != format.KindAdmin {
 			return false, nil
 		}
@@ -205,11 +205,11 @@ func (r *Reader) onlyUpkeep(first, records uint64) (bool, error) {
 // begun is when a segment was, by its first record, which is the log's own and cannot
 // be redacted, and is younger than all of the segment before.
 func (r *Reader) begun(first uint64) (time.Time, error) {
-	record, err := r.Get(first)
+	rec, err := r.Get(first)
 	if err != nil {
 		return time.Time{}, err
 	}
-	s, err := Parse(record.Line)
+	s, err := Parse(rec.Line)
 	if err != nil {
 		return time.Time{}, fmt.Errorf("record %d: %w", first, err)
 	}

@@ -351,7 +351,7 @@ func (w *writer) own(caller, event string, about any) *call {
 		Kind:    format.KindAdmin,
 		Caller:  caller,
 		Event:   event,
-		Details: details(about),
+		Details: Details(about),
 	}, w.options.NewID(), w.options.Kinds)
 	if err != nil {
 		panic(err) // an event of ours is always a record

@@ -100,7 +100,7 @@ func TestAPanicIsOnRecord(t *testing.T) {
 	if got, err := v.try(t.Context(), http.MethodPost, v.text("tools/call", `{"name":"look","arguments":{}}`), v.headers("tools/call", `{"name":"look"}`)...); err == nil {
 		t.Fatalf("nobody has panicked: %v", got)
 	}
-	if !slices.ContainsFunc(s.records(), func(l record) bool { return l.Kind == "receipt" }) {
+	if !slices.ContainsFunc(s.records(), func(l loggedLine) bool { return l.Kind == "receipt" }) {
 		t.Error("what became of the call is not on record")
 	}
 }

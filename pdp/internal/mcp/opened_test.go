@@ -130,7 +130,7 @@ func TestNothingHappensWhereNothingIsPermitted(t *testing.T) {
 	if got := s.rec.Got()[before:]; len(got) > 0 {
 		t.Errorf("the server got %d messages, the first is %s", len(got), got[0].Body)
 	}
-	denied := slices.DeleteFunc(s.records(), func(r record) bool { return r.Request.Action.Name != "tool.invoke" || r.Decision })
+	denied := slices.DeleteFunc(s.records(), func(r loggedLine) bool { return r.Request.Action.Name != "tool.invoke" || r.Decision })
 	if len(denied) < 40 {
 		t.Errorf("%d denied calls are on record", len(denied))
 	}

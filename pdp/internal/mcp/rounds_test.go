@@ -67,7 +67,7 @@ func (w *roundsWorld) permitsEachCall() {
 		}
 	}
 	for _, line := range w.records() {
-		var r record
+		var r loggedLine
 		orFail(w.t, json.Unmarshal([]byte(line), &r))
 		if r.Decision && r.Request.Action.Name == "tool.invoke" {
 			permits++

@@ -469,7 +469,7 @@ func (s *siege) untouched(t testing.TB) {
 }
 
 // records are the lines of the decision log. The PDP is stopped for it.
-func (s *siege) records() (lines []record) {
+func (s *siege) records() (lines []loggedLine) {
 	s.t.Helper()
 	orFail(s.t, s.pdp.Stop(context.Background()))
 	r, err := decisionlog.OpenReader(s.data)
@@ -477,7 +477,7 @@ func (s *siege) records() (lines []record) {
 	defer func() { _ = r.Close() }()
 	for line, err := range r.Records(s.t.Context(), 0, r.Size()) {
 		orFail(s.t, err)
-		var one record
+		var one loggedLine
 		orFail(s.t, json.Unmarshal(line.Line, &one))
 		one.line = string(line.Line)
 		lines = append(lines, one)
@@ -498,7 +498,7 @@ func (s *siege) permitted() (all []string) {
 }
 
 // record is a line of the decision log, as far as it is looked at.
-type record struct {
+type loggedLine struct {
 	Kind     string `json:"kind"`
 	Decision bool   `json:"decision"`
 	Request  struct {

@@ -149,16 +149,16 @@ var ofBatch = []byte(`"kind":"` + format.KindBatch + `"`)
 func read(ctx context.Context, from Source, give func([]raw) bool) error {
 	var some []raw
 	batches := map[string]decisionlog.Record{} // the last one of each log
-	for record, err := range from.Records(ctx) {
+	for rec, err := range from.Records(ctx) {
 		if err != nil {
 			return err
 		}
-		if bytes.Contains(record.Line, ofBatch) {
-			if is, err := decisionlog.Parse(record.Line); err == nil && is.Kind == format.KindBatch {
-				batches[record.Log] = record.Record
+		if bytes.Contains(rec.Line, ofBatch) {
+			if is, err := decisionlog.Parse(rec.Line); err == nil && is.Kind == format.KindBatch {
+				batches[rec.Log] = rec.Record
 			}
 		}
-		if some = append(some, raw{record.Record, batches[record.Log]}); len(some) == atOnce {
+		if some = append(some, raw{rec.Record, batches[rec.Log]}); len(some) == atOnce {
 			if !give(some) {
 				return ctx.Err()
 			}

@@ -442,7 +442,7 @@ func TestRecordOverHTTP(t *testing.T) {
 	t.Parallel()
 	o := openOffice(t)
 	id := o.happen("initech")[0]
-	record, err := o.Log().ByID(id)
+	rec, err := o.Log().ByID(id)
 	must(t, err)
 	var got struct {
 		Record   jsontext.Value
@@ -452,12 +452,12 @@ func TestRecordOverHTTP(t *testing.T) {
 	}
 	body := o.as("initech-auditor").get("/v1/decisions/" + id)
 	must(t, json.Unmarshal([]byte(body), &got))
-	if string(got.Record) != string(record.Line) || got.Sequence != record.Sequence || got.LeafHash != record.Leaf.String() ||
+	if string(got.Record) != string(rec.Line) || got.Sequence != rec.Sequence || got.LeafHash != rec.Leaf.String() ||
 		len(got.Receipts) != 1 || got.Receipts[0].Details.Decision != id {
 		t.Errorf("got %s", body)
 	}
 	var of recorded
-	must(t, json.Unmarshal(record.Line, &of))
+	must(t, json.Unmarshal(rec.Line, &of))
 	files := o.get("/v1/bundles/" + url.PathEscape(of.Bundle))
 	if !strings.Contains(files, `"complete":true`) || !strings.Contains(files, `"path":"tenants/globex/globex-policies.cedar"`) {
 		t.Errorf("got %s", files)

@@ -111,12 +111,12 @@ func TestTheProofOfARecordAsText(t *testing.T) {
 	ids = append(ids[:len(ids)-1], maybe, maybe+".0", maybe+".1") // the last one is redacted
 	o.get("/v1/log/checkpoint")
 	for _, id := range ids {
-		record, err := o.Log().Find(id)
+		rec, err := o.Log().Find(id)
 		must(t, err)
-		parsed, err := decisionlog.Parse(record.Line)
+		parsed, err := decisionlog.Parse(rec.Line)
 		must(t, err)
 		for _, who := range []string{"auditor", "reader", "initech-auditor"} {
-			if p := o.as(who).provedRecord(id, tlog.RecordHash(record.Line)); string(p.Extra) != parsed.ID || uint64(p.Index) != record.Sequence {
+			if p := o.as(who).provedRecord(id, tlog.RecordHash(rec.Line)); string(p.Extra) != parsed.ID || uint64(p.Index) != rec.Sequence {
 				t.Errorf("%s: got %+v", id, p)
 			}
 		}

@@ -132,11 +132,11 @@ func positionIn(b *pdp.Bundle, digest, tenant, id string) string {
 
 // recordOf is the record of the decision that waits, nil if the log has none that can be read.
 func (b *Broker) recordOf(a approval.Approval) *decisionlog.Recorded {
-	record, err := b.options.Log.ByID(a.Decision)
+	rec, err := b.options.Log.ByID(a.Decision)
 	if err != nil {
 		return nil
 	}
-	r, err := decisionlog.Parse(record.Line)
+	r, err := decisionlog.Parse(rec.Line)
 	if err != nil || r.Tenant != a.Tenant {
 		return nil
 	}

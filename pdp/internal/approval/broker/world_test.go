@@ -160,12 +160,12 @@ func TestOneApproval(t *testing.T) {
 	}
 	var steps []string
 	w.must(w.log.Flush(t.Context()))
-	for record, err := range w.log.Records(t.Context(), 0, w.log.Size()) {
+	for rec, err := range w.log.Records(t.Context(), 0, w.log.Size()) {
 		w.must(err)
-		if bytes.Contains(record.Line, []byte("hunter22")) {
-			t.Errorf("a secret is on record: %s", record.Line)
+		if bytes.Contains(rec.Line, []byte("hunter22")) {
+			t.Errorf("a secret is on record: %s", rec.Line)
 		}
-		if r, err := decisionlog.Parse(record.Line); err == nil && r.Kind == format.KindApproval && bytes.Contains(record.Line, []byte(a.ID)) {
+		if r, err := decisionlog.Parse(rec.Line); err == nil && r.Kind == format.KindApproval && bytes.Contains(rec.Line, []byte(a.ID)) {
 			steps = append(steps, r.Event)
 		}
 	}

@@ -95,13 +95,13 @@ func TestPropertyRecordsBecomeTests(t *testing.T) {
 		}
 		d, err := p.Evaluate(t.Context(), call)
 		must(err)
-		record, err := log.ByID(d.ID)
+		rec, err := log.ByID(d.ID)
 		must(err)
-		r, err := decisionlog.Resolve(record.Line, decisionlog.Record{})
+		r, err := decisionlog.Resolve(rec.Line, decisionlog.Record{})
 		must(err)
 		text1, lacks, err := testOf(&r, files)
 		if err != nil {
-			t.Fatalf("%s: %v", record.Line, err)
+			t.Fatalf("%s: %v", rec.Line, err)
 		}
 		printed := visible.QuotedLines(text1)
 		if printed != text1 {

@@ -65,7 +65,7 @@ func TestLogLinesOfABatch(t *testing.T) {
 
 func TestLogLine(t *testing.T) {
 	const head = `{"sequence":0,"id":"i","time":"2026-01-02T03:04:05Z","tenant":"default",`
-	for record, want := range map[string]string{
+	for rec, want := range map[string]string{
 		`"kind":"admin","event":"started","details":{"a":1}}`:                                               `started  {"a":1}`,
 		`"kind":"admin","event":"tool_drift","details":{"server":"s","tool":"a\u202eb","change":"gone"}}`:   `tool_drift  {"server":"s","tool":"a\u202eb","change":"gone"}`,
 		`"kind":"search","query":"action","found":["x"],"examined":3,"request":{"subject":{"type":"u"}}}`:   `action search: 1 of 3  default  u/ * *`,
@@ -80,12 +80,12 @@ func TestLogLine(t *testing.T) {
 		`"kind":"possible","possible":true,"determining":["p"]}`:                      `possible  default  * * *  [p]`,
 		askedOfBatch: `3 of 7 possible  default  u/x read *`,
 	} {
-		lines, err := recordLines([]byte(head+record), decisionlog.Filter{})
+		lines, err := recordLines([]byte(head+rec), decisionlog.Filter{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if got := lines[0].String(); len(lines) != 1 || !strings.HasSuffix(got, "Z  "+want) {
-			t.Errorf("%s:\ngot  %s\nwant %s", record, got, want)
+			t.Errorf("%s:\ngot  %s\nwant %s", rec, got, want)
 		}
 	}
 }

@@ -16,8 +16,8 @@ import (
 
 // newEntry has what every entry of a record has. The record of the inherited parts of a batch is no question
 // of a caller, so it does not say which obligations the caller's registration declares.
-func newEntry(record *pdp.Record, id, kind string) decisionlog.Entry {
-	call := &record.Call
+func newEntry(rec *pdp.Record, id, kind string) decisionlog.Entry {
+	call := &rec.Call
 	var declared []string
 	if call.Registered && kind != format.KindBatch {
 		if declared = call.Obligations; declared == nil {
@@ -33,7 +33,7 @@ func newEntry(record *pdp.Record, id, kind string) decisionlog.Entry {
 		Declared:  declared,
 		RequestID: call.RequestID,
 		TraceID:   call.TraceID,
-		Now:       record.Time,
+		Now:       rec.Time,
 	}
 }
 
@@ -47,25 +47,25 @@ func payerOf(call *pdp.Call) string {
 }
 
 // entryOf is the entry of a record without its secrets.
-func entryOf(record *pdp.Record, masked *mask.Masking) (e decisionlog.Entry, err error) {
-	if record.Search != nil {
-		e = newEntry(record, record.ID, format.KindSearch)
-		e.Search, e.Request = searchOf(record), requestOf(masked)
+func entryOf(rec *pdp.Record, masked *mask.Masking) (e decisionlog.Entry, err error) {
+	if rec.Search != nil {
+		e = newEntry(rec, rec.ID, format.KindSearch)
+		e.Search, e.Request = searchOf(rec), requestOf(masked)
 		return e, nil
 	}
-	kind, d := format.KindDecision, &record.Decision
+	kind, d := format.KindDecision, &rec.Decision
 	if d.Possible != evaluation.Decided {
 		kind = format.KindPossible
 	}
-	e = newEntry(record, record.ID, kind)
-	if d.Malformed == nil || !isEmpty(&record.Call.Request) { // else it never became a request
+	e = newEntry(rec, rec.ID, kind)
+	if d.Malformed == nil || !isEmpty(&rec.Call.Request) { // else it never became a request
 		e.Request = requestOf(masked)
 	}
 	e.Decision = decisionOf(d, masked)
-	e.Decision.Approved = record.Approved
-	if c := record.Capability; c != nil {
+	e.Decision.Approved = rec.Approved
+	if c := rec.Capability; c != nil {
 		e.Decision.Capability = &decisionlog.Capability{
-			ID: c.ID, Held: c.Held, Depth: c.Depth, Reason: c.Reason, Used: c.Used, Grants: c.Grants, Proof: proofOf(record, masked),
+			ID: c.ID, Held: c.Held, Depth: c.Depth, Reason: c.Reason, Used: c.Used, Grants: c.Grants, Proof: proofOf(rec, masked),
 			Ancestors: c.Ancestors,
 		}
 	}
@@ -82,17 +82,17 @@ func entryOf(record *pdp.Record, masked *mask.Masking) (e decisionlog.Entry, err
 
 // proofOf returns the proof of the capability that a request showed as it goes on record, or nil without one. Where
 // anything of the arguments is masked, nothing in it can be compared with a guess.
-func proofOf(record *pdp.Record, masked *mask.Masking) *decisionlog.Proof {
-	p := record.Capability.Proof
+func proofOf(rec *pdp.Record, masked *mask.Masking) *decisionlog.Proof {
+	p := rec.Capability.Proof
 	if p == nil {
 		return nil
 	}
-	key := masked.Evidence(record.Call.Request.Tenant)
+	key := masked.Evidence(rec.Call.Request.Tenant)
 	out := &decisionlog.Proof{
 		Key: p.Key, ID: p.ID, IssuedAt: p.IssuedAt, Audience: p.Audience, Tool: p.Tool, Nonce: p.Nonce, Algorithm: p.Algorithm,
 	}
 	if masked.Hides("context", "arguments") {
-		out.Arguments, out.Evidence = key.Hash(p.Arguments), key.Seal(record.ID, p.Arguments, p.Signature)
+		out.Arguments, out.Evidence = key.Hash(p.Arguments), key.Seal(rec.ID, p.Arguments, p.Signature)
 	} else {
 		out.Arguments, out.Signature = key.Plain(p.Arguments), key.Plain(p.Signature)
 	}
@@ -122,18 +122,18 @@ func unknownOf(unknown *evaluation.Unknown, masked *mask.Masking) []string {
 }
 
 // searchOf has the results of a search: ids, or names of actions.
-func searchOf(record *pdp.Record) *decisionlog.Search {
-	found := make([]string, len(record.Search.Found))
-	for n, f := range record.Search.Found {
-		if found[n] = f.ID; record.Kind == evaluation.ActionSearch {
+func searchOf(rec *pdp.Record) *decisionlog.Search {
+	found := make([]string, len(rec.Search.Found))
+	for n, f := range rec.Search.Found {
+		if found[n] = f.ID; rec.Kind == evaluation.ActionSearch {
 			found[n] = f.Name
 		}
 	}
 	return &decisionlog.Search{
-		Query:    record.Kind,
+		Query:    rec.Kind,
 		Found:    found,
-		Examined: record.Search.Examined,
-		Bundle:   record.Bundle,
+		Examined: rec.Search.Examined,
+		Bundle:   rec.Bundle,
 	}
 }
 

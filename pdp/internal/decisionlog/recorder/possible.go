@@ -46,8 +46,8 @@ func possibleEntry(records []pdp.Record, possible int, shared *evaluation.Reques
 }
 
 // questionOf is one of the questions, with its own parts masked.
-func questionOf(n int, record *pdp.Record, own *mask.Masking) decisionlog.Question {
-	q := decisionlog.Question{N: n, Request: requestOf(own), Inherits: record.Item.Inherits.Members(), Decision: decisionOf(&record.Decision, own)}
+func questionOf(n int, rec *pdp.Record, own *mask.Masking) decisionlog.Question {
+	q := decisionlog.Question{N: n, Request: requestOf(own), Inherits: rec.Item.Inherits.Members(), Decision: decisionOf(&rec.Decision, own)}
 	q.Decision.Bundle = "" // that of all
 	return q
 }

@@ -56,14 +56,14 @@ func (l *Log) Decision(ctx context.Context, id string) (d Decision, err error) {
 	if err != nil {
 		return d, err
 	}
-	record, err := got.record()
+	rec, err := got.record()
 	var batch decisionlog.Record
 	if err == nil && got.Batch != nil {
 		batch, err = got.Batch.record()
 	}
 	d.LeafHash, d.Sequence = got.LeafHash, got.Sequence
 	if err == nil {
-		d.Record, err = decisionlog.Resolve(record.Line, batch)
+		d.Record, err = decisionlog.Resolve(rec.Line, batch)
 	}
 	// A question of a batch has an id of its own, and no record: only that question is shown.
 	if err == nil {

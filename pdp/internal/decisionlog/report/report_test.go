@@ -175,13 +175,13 @@ func TestReport(t *testing.T) {
 		t.Errorf("%+v", p)
 	}
 	sequences := map[string]uint64{}
-	for record, err := range d.log.Records(t.Context(), 0, d.log.Size()) {
+	for rec, err := range d.log.Records(t.Context(), 0, d.log.Size()) {
 		d.ok(err)
 		var s decisionlog.Recorded
-		if record.Line == nil {
+		if rec.Line == nil {
 			continue
 		}
-		d.ok(json.Unmarshal(record.Line, &s))
+		d.ok(json.Unmarshal(rec.Line, &s))
 		sequences[s.Event+s.ID[:min(2, len(s.ID))]], sequences[s.Event] = s.Sequence, s.Sequence
 	}
 	moment := func(name, clock string) Instant {

@@ -51,16 +51,16 @@ func best(t *testing.T, l *decisionlog.Log, o SampleOptions) (ids []string, popu
 	t.Helper()
 	type scored struct{ score, id string }
 	var all []scored
-	for record, err := range l.Records(t.Context(), 0, l.Size()) {
+	for rec, err := range l.Records(t.Context(), 0, l.Size()) {
 		if err != nil {
 			t.Fatal(err)
 		}
 		var s decisionlog.Recorded
-		if record.Line == nil || json.Unmarshal(record.Line, &s) != nil || s.Kind != format.KindDecision ||
+		if rec.Line == nil || json.Unmarshal(rec.Line, &s) != nil || s.Kind != format.KindDecision ||
 			!o.From.IsZero() && s.Time.Before(o.From) || !o.To.IsZero() && !s.Time.Before(o.To) {
 			continue
 		}
-		leaf := tlog.RecordHash(record.Line)
+		leaf := tlog.RecordHash(rec.Line)
 		sum := sha256.Sum256(slices.Concat([]byte(o.Seed), []byte{0}, leaf[:]))
 		all = append(all, scored{hex.EncodeToString(sum[:]), s.ID})
 	}

@@ -22,21 +22,21 @@ func (a *Audit) decisionOf(ctx context.Context, id string, caller auth.Caller) (
 			return d, fmt.Errorf("%w: %w", ErrReceipt, err)
 		}
 	}
-	record, err := a.Log.ByID(id)
+	rec, err := a.Log.ByID(id)
 	switch {
 	case errors.Is(err, decisionlog.ErrNotFound), errors.Is(err, decisionlog.ErrGone):
 		return d, unknownDecision()
 	case err != nil:
 		return d, fmt.Errorf("%w: %w", ErrReceipt, err)
 	}
-	parsed, err := decisionlog.Parse(record.Line)
+	parsed, err := decisionlog.Parse(rec.Line)
 	if err != nil {
-		return d, fmt.Errorf("%w: record %d cannot be read", ErrReceipt, record.Sequence)
+		return d, fmt.Errorf("%w: record %d cannot be read", ErrReceipt, rec.Sequence)
 	}
 	if parsed.Kind != format.KindDecision || parsed.Caller != caller.Name || !caller.In(parsed.Tenant).Serves(parsed.Tenant) {
 		return d, unknownDecision()
 	}
-	if d, err = a.Log.Recorded(record.Line); err != nil {
+	if d, err = a.Log.Recorded(rec.Line); err != nil {
 		return d, fmt.Errorf("%w: %w", ErrReceipt, err)
 	}
 	return d, nil

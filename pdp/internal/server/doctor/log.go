@@ -67,8 +67,8 @@ func (x *exam) unsignedTails() {
 // newest is the last time that a log knows, of a record or a checkpoint.
 func newest(r *decisionlog.Reader) (last time.Time) {
 	if r.Size() > 0 {
-		if record, err := r.Get(r.Size() - 1); err == nil { // else retention took its content
-			line, _ := decisionlog.Parse(record.Line)
+		if rec, err := r.Get(r.Size() - 1); err == nil { // else retention took its content
+			line, _ := decisionlog.Parse(rec.Line)
 			last = line.Time
 		}
 	}

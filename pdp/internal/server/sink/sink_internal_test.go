@@ -186,13 +186,13 @@ func (d *torn) Write(p []byte) (int, error) {
 // A write that fails half-way spoils its own line and no other.
 func TestOutputKeepsLinesApart(t *testing.T) {
 	t.Parallel()
-	const record, note = `{"sequence":1,"salt":"s"}`, "origin\n1\n\n— origin s\n"
+	const rec, note = `{"sequence":1,"salt":"s"}`, "origin\n1\n\n— origin s\n"
 	for seed := range uint64(20) {
 		disk := &torn{random: rand.New(rand.NewPCG(seed, 2))}
 		out := &Output{To: disk}
 		want := 0
 		for range 20 {
-			if err := out.Send(t.Context(), []decisionlog.Record{{Line: []byte(record)}}); err == nil {
+			if err := out.Send(t.Context(), []decisionlog.Record{{Line: []byte(rec)}}); err == nil {
 				want++
 			}
 			_, _ = out.Write([]byte(note))
@@ -201,9 +201,9 @@ func TestOutputKeepsLinesApart(t *testing.T) {
 		for line := range strings.Lines(disk.String()) {
 			line = strings.TrimSuffix(line, "\n")
 			switch {
-			case line == record:
+			case line == rec:
 				got++
-			case strings.HasPrefix(record, line), strings.HasPrefix("origin", line), strings.HasPrefix("— origin s", line), line == "1":
+			case strings.HasPrefix(rec, line), strings.HasPrefix("origin", line), strings.HasPrefix("— origin s", line), line == "1":
 			default:
 				t.Errorf("seed %d: got %q", seed, line)
 			}
