@@ -17,6 +17,7 @@ import (
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/mask"
+	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/internal/decisionlog/recorder"
 	"policy-service/pdp/internal/replay"
 	"policy-service/pdp/pdptest/night"
@@ -185,7 +186,7 @@ func (a *onRecord) compare() {
 }
 
 // byHand is how an edit changes one recorded answer, "" if it does not or if that depends on what is hidden.
-func (a *onRecord) byHand(base, next *pdp.Bundle, q *decisionlog.Recorded) replay.Class {
+func (a *onRecord) byHand(base, next *pdp.Bundle, q *record.Recorded) replay.Class {
 	call, err := recorder.CallOf(q, next, evaluation.DefaultLimits())
 	if err != nil {
 		return "" // it was no request
@@ -203,12 +204,12 @@ func (a *onRecord) byHand(base, next *pdp.Bundle, q *decisionlog.Recorded) repla
 	if err != nil {
 		return ""
 	}
-	yes := map[string]bool{decisionlog.Allow: true, decisionlog.Waiting: true, decisionlog.Possible: true}
+	yes := map[string]bool{record.Allow: true, record.Waiting: true, record.Possible: true}
 	was, is := q.Answer(), recorder.AnswerOf(d)
 	switch {
 	case !yes[was] && yes[is]:
 		return replay.Widened
-	case yes[was] && !yes[is], len(q.Discharged) > 0 && is == decisionlog.Waiting:
+	case yes[was] && !yes[is], len(q.Discharged) > 0 && is == record.Waiting:
 		return replay.Narrowed
 	}
 	owed := func(of []string) map[string]bool {
@@ -244,7 +245,7 @@ func (a *onRecord) byHand(base, next *pdp.Bundle, q *decisionlog.Recorded) repla
 
 // values asks both bundles with 200 values at the places that a mask hides in a question, of those with which the base answers as is on
 // record. If the candidate has two answers to them, it must be unknown which one counts. If it has one, that is to be found out.
-func (a *onRecord) values(q *decisionlog.Recorded, base, next *replay.Side, is replay.Class) {
+func (a *onRecord) values(q *record.Recorded, base, next *replay.Side, is replay.Class) {
 	sent, known := a.sent[q.ID]
 	if !known || len(q.Masked) == 0 || q.Unknown != nil || q.Approved || len(q.Discharged) > 0 || len(q.Details) > 0 {
 		return
@@ -293,7 +294,7 @@ func answerOf(d evaluation.Decision) string {
 }
 
 // questions are those of a record.
-func (a *onRecord) questions(line []byte) (all []*decisionlog.Recorded) {
+func (a *onRecord) questions(line []byte) (all []*record.Recorded) {
 	r, err := a.log.Recorded(line)
 	if err != nil {
 		a.Fatal(err)
@@ -302,7 +303,7 @@ func (a *onRecord) questions(line []byte) (all []*decisionlog.Recorded) {
 	case r.Kind != format.KindDecision && r.Kind != format.KindPossible:
 		return nil
 	case r.Items == nil:
-		return []*decisionlog.Recorded{&r}
+		return []*record.Recorded{&r}
 	}
 	questions, err := r.ResolvedQuestions()
 	if err != nil {
@@ -431,7 +432,7 @@ func (a *onRecord) check(id string) string {
 	for kind, is := range map[string]bool{
 		"registered": was.Declared != nil, "native": was.Shape == "native", "masked": len(call.Hidden) > 0,
 		"approved allow": was.Approved && *was.Decision, "approved deny": was.Approved && !*was.Decision,
-		"possible": was.Answer() == decisionlog.Possible, "impossible": was.Answer() == decisionlog.Impossible, "possible, and masked": was.Unknown != nil && len(call.Hidden) > 0,
+		"possible": was.Answer() == record.Possible, "impossible": was.Answer() == record.Impossible, "possible, and masked": was.Unknown != nil && len(call.Hidden) > 0,
 		"continued": call.Continued.Round > 0, "continued, and masked": call.Continued.Round > 0 && call.Request.Continues().Round == 0,
 	} {
 		if is {

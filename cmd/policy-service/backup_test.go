@@ -22,6 +22,7 @@ import (
 	"policy-service/pdp/pdptest/inside/decisionlog"
 	"policy-service/pdp/pdptest/inside/export"
 	"policy-service/pdp/pdptest/inside/format"
+	"policy-service/pdp/pdptest/inside/record"
 )
 
 // TestBackupUnderLoad has clients ask all the time. A backup is made meanwhile, the server is killed, and the backup is
@@ -87,7 +88,7 @@ func TestBackupUnderLoad(t *testing.T) {
 		t.Errorf("%v: %v, %d unsigned", report.Code, report.Problem, report.Unsigned)
 	}
 	_, err = export.Tail(t.Context(), old, export.TailOptions{After: -1}, func(_ int64, line []byte) error {
-		l, err := decisionlog.Parse(line)
+		l, err := record.Parse(line)
 		delete(missing, l.ID)
 		return err
 	})
@@ -246,7 +247,7 @@ func TestRestoreGoesOnOnlyAfterAStop(t *testing.T) {
 	data, dir := t.TempDir(), t.TempDir()
 	log, err := decisionlog.Open(data, decisionlog.Options{})
 	must(t, err)
-	must(t, log.Append(t.Context(), []decisionlog.Entry{{Kind: format.KindAdmin, Event: format.EventStart}}))
+	must(t, log.Append(t.Context(), []record.Entry{{Kind: format.KindAdmin, Event: format.EventStart}}))
 	must(t, log.Close())
 	says(t, 0, "keys add --data "+data+" --name mallory")
 	reader, err := decisionlog.OpenReader(data)
@@ -263,7 +264,7 @@ func TestRestoreGoesOnOnlyAfterAStop(t *testing.T) {
 	must(t, os.Remove(data+"/api-keys.revoked"))
 	log, err = decisionlog.Open(data, decisionlog.Options{})
 	must(t, err)
-	must(t, log.Append(t.Context(), []decisionlog.Entry{{Kind: format.KindAdmin, Event: format.EventStop}}))
+	must(t, log.Append(t.Context(), []record.Entry{{Kind: format.KindAdmin, Event: format.EventStop}}))
 	must(t, log.Close())
 	reader, err = decisionlog.OpenReader(data)
 	must(t, err)

@@ -38,7 +38,7 @@ import (
 	"policy-service/pdp/pdptest/etcdtest"
 	"policy-service/pdp/pdptest/inside/auth"
 	state "policy-service/pdp/pdptest/inside/cluster"
-	"policy-service/pdp/pdptest/inside/decisionlog"
+	"policy-service/pdp/pdptest/inside/record"
 	"policy-service/pdp/pdptest/inside/server"
 	"policy-service/pdp/pdptest/memorydisk"
 	"policy-service/pdp/pdptest/night"
@@ -929,7 +929,7 @@ func (s *troubled) read() logsOfAll {
 	for _, r := range s.replicas {
 		r.end(syscall.SIGTERM)
 		report := verify.Directory(r.data, verify.Options{Record: func(_ int64, line []byte) {
-			record, err := decisionlog.Parse(slices.Clone(line))
+			record, err := record.Parse(slices.Clone(line))
 			must(s.T, err)
 			if other, is := seen[record.ID]; is {
 				s.Errorf("record %s is on the logs of %d and %d", record.ID, other, r.n)

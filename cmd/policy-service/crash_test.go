@@ -18,6 +18,7 @@ import (
 	"policy-service/pdp/pdptest/inside/decisionlog"
 	"policy-service/pdp/pdptest/inside/export"
 	"policy-service/pdp/pdptest/inside/format"
+	"policy-service/pdp/pdptest/inside/record"
 	"policy-service/pdp/pdptest/night"
 )
 
@@ -192,7 +193,7 @@ func (c *crash) count(t *testing.T, rounds int) {
 	t.Helper()
 	missing, crashes, records := maps.Clone(c.answered), 0, 0
 	_, err := export.Tail(t.Context(), c.data, export.TailOptions{After: -1}, func(_ int64, line []byte) error {
-		l, err := decisionlog.Parse(line)
+		l, err := record.Parse(line)
 		delete(missing, l.ID)
 		if l.Event == format.EventCrash {
 			crashes++

@@ -34,7 +34,7 @@ import (
 	"policy-service/pdp/decisionlog/verify"
 	"policy-service/pdp/pdptest/etcdtest"
 	"policy-service/pdp/pdptest/inside/auth"
-	"policy-service/pdp/pdptest/inside/decisionlog"
+	"policy-service/pdp/pdptest/inside/record"
 	"policy-service/pdp/pdptest/mcptest"
 	"policy-service/pdp/pdptest/night"
 )
@@ -554,7 +554,7 @@ func (f *fleet) check() {
 	for _, r := range f.replicas {
 		r.end(syscall.SIGTERM)
 		report := verify.Directory(r.data, verify.Options{Record: func(_ int64, line []byte) {
-			record, err := decisionlog.Parse(slices.Clone(line))
+			record, err := record.Parse(slices.Clone(line))
 			must(f.T, err)
 			if of := ofCall.FindSubmatch(line); of != nil && record.Decision != nil && *record.Decision {
 				allowed[string(of[1])] = true

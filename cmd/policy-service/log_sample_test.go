@@ -17,6 +17,7 @@ import (
 	"policy-service/pdp/pdptest/inside/decisionlog"
 	"policy-service/pdp/pdptest/inside/export"
 	"policy-service/pdp/pdptest/inside/format"
+	"policy-service/pdp/pdptest/inside/record"
 	"policy-service/pdp/pdptest/inside/report"
 )
 
@@ -34,15 +35,15 @@ func fillSampled(t *testing.T, log *decisionlog.Log, data string, n int) {
 	must(t, err)
 	for i := range n {
 		id := fmt.Sprintf(`%d","kind":"receipt \%d`, i, i)
-		e := decisionlog.Entry{ID: id, Kind: format.KindDecision, Tenant: []string{"acme", "other"}[i%2],
-			Request: &decisionlog.Request{
+		e := record.Entry{ID: id, Kind: format.KindDecision, Tenant: []string{"acme", "other"}[i%2],
+			Request: &record.Request{
 				Subject:  jsontext.Value(`{"type":"user","id":"  a\\\"'$(touch ../touched)é","properties":{"kind":"receipt","bundle":"h1:AAAA"}}`),
 				Action:   jsontext.Value(`{"name":"read"}`),
 				Resource: jsontext.Value(`{"type":"doc","id":"%s\\n"}`),
 			},
-			Decision: &decisionlog.Decision{Allow: true, Bundle: digest, Obligations: []evaluation.Obligation{{ID: "log", Type: "log"}}}}
-		receipt := decisionlog.Receipt{Decision: id, Obligations: []evaluation.Receipt{{ID: "log", Status: evaluation.Discharged, Detail: `"kind":"decision"`}}}
-		err := log.Append(t.Context(), []decisionlog.Entry{e, receipt.Entry(e.Tenant, "")})
+			Decision: &record.Decision{Allow: true, Bundle: digest, Obligations: []evaluation.Obligation{{ID: "log", Type: "log"}}}}
+		receipt := record.Receipt{Decision: id, Obligations: []evaluation.Receipt{{ID: "log", Status: evaluation.Discharged, Detail: `"kind":"decision"`}}}
+		err := log.Append(t.Context(), []record.Entry{e, receipt.Entry(e.Tenant, "")})
 		must(t, err)
 	}
 }

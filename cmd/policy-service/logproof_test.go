@@ -32,6 +32,7 @@ import (
 	"policy-service/pdp/pdptest/inside/command"
 	"policy-service/pdp/pdptest/inside/decisionlog"
 	"policy-service/pdp/pdptest/inside/format"
+	"policy-service/pdp/pdptest/inside/record"
 	"policy-service/pdp/pdptest/inside/server"
 	"policy-service/pdp/pdptest/judged"
 	"policy-service/pdp/pdptest/witnesstest"
@@ -243,7 +244,7 @@ func TestIdsThatNameNoFile(t *testing.T) {
 	must(t, err)
 	ids := []string{"../x", "a/b", `a\b`, "..", ".hidden", "a\x1bb", "a\nb", "C:x", strings.Repeat("x", 201)}
 	for _, id := range ids {
-		must(t, l.Append(t.Context(), []decisionlog.Entry{{ID: id, Kind: format.KindDecision, Tenant: "default", Decision: &decisionlog.Decision{Allow: true}}}))
+		must(t, l.Append(t.Context(), []record.Entry{{ID: id, Kind: format.KindDecision, Tenant: "default", Decision: &record.Decision{Allow: true}}}))
 	}
 	must(t, l.Close())
 	dir := filepath.Join(t.TempDir(), "out")

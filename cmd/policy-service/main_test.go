@@ -29,6 +29,7 @@ import (
 	"policy-service/pdp/pdptest/inside/command"
 	"policy-service/pdp/pdptest/inside/decisionlog"
 	"policy-service/pdp/pdptest/inside/format"
+	"policy-service/pdp/pdptest/inside/record"
 )
 
 // patience is how long a test waits for anything before it fails: longer than any machine
@@ -170,13 +171,13 @@ var signals = map[string]syscall.Signal{"TERM": syscall.SIGTERM, "INT": syscall.
 func batch(ts *testscript.TestScript, _ bool, args []string) {
 	l, err := decisionlog.Open(ts.MkAbs(args[0]), decisionlog.Options{})
 	ts.Check(err)
-	item := func(id string, inherits ...string) decisionlog.Entry {
-		return decisionlog.Entry{ID: id, Kind: format.KindDecision, Tenant: "default", Inherits: inherits, Request: &decisionlog.Request{
+	item := func(id string, inherits ...string) record.Entry {
+		return record.Entry{ID: id, Kind: format.KindDecision, Tenant: "default", Inherits: inherits, Request: &record.Request{
 			Subject: jsontext.Value(`{"type":"user","id":"bob"}`), Action: jsontext.Value(`{"name":"read"}`), Resource: jsontext.Value(`{"type":"doc","id":"plan"}`),
-		}, Decision: &decisionlog.Decision{Allow: len(inherits) > 0}}
+		}, Decision: &record.Decision{Allow: len(inherits) > 0}}
 	}
-	err = l.Append(context.Background(), []decisionlog.Entry{
-		{ID: "b1", Kind: format.KindBatch, Tenant: "default", Request: &decisionlog.Request{Subject: jsontext.Value(`{"properties":{"team":"blue"}}`), Context: jsontext.Value(`{"purpose":"payroll"}`)}},
+	err = l.Append(context.Background(), []record.Entry{
+		{ID: "b1", Kind: format.KindBatch, Tenant: "default", Request: &record.Request{Subject: jsontext.Value(`{"properties":{"team":"blue"}}`), Context: jsontext.Value(`{"purpose":"payroll"}`)}},
 		item("b1.0"), item("b1.1", "subject", "context"),
 	})
 	ts.Check(errors.Join(err, l.Close()))

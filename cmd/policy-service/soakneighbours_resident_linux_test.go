@@ -12,10 +12,10 @@ import (
 	"testing"
 	"time"
 
-	"policy-service/pdp/pdptest/inside/decisionlog"
 	"policy-service/pdp/pdptest/inside/export"
 	"policy-service/pdp/pdptest/inside/format"
 	"policy-service/pdp/pdptest/inside/latency"
+	"policy-service/pdp/pdptest/inside/record"
 )
 
 // residentRate is how often the resident asks.
@@ -250,9 +250,9 @@ func (r *resident) send(ctx context.Context, method, path, body string) (status 
 func (r *resident) compare(t *testing.T, data string) {
 	t.Helper()
 	missing, unasked := len(r.recorded), 0
-	only := decisionlog.Filter{Tenant: "calm", Kind: format.KindDecision}
+	only := record.Filter{Tenant: "calm", Kind: format.KindDecision}
 	_, err := export.Tail(t.Context(), data, export.TailOptions{After: -1, Filter: only}, func(_ int64, line []byte) error {
-		l, err := decisionlog.Parse(line)
+		l, err := record.Parse(line)
 		if err != nil {
 			return err
 		}

@@ -17,10 +17,10 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"policy-service/pdp/pdptest/inside/decisionlog"
 	"policy-service/pdp/pdptest/inside/export"
 	"policy-service/pdp/pdptest/inside/format"
 	"policy-service/pdp/pdptest/inside/process"
+	"policy-service/pdp/pdptest/inside/record"
 	"policy-service/pdp/pdptest/night"
 )
 
@@ -180,7 +180,7 @@ func (s *stopping) whole(client *http.Client, r *http.Request) (last bool, err e
 func (s *stopping) compare(t *testing.T, data string) {
 	t.Helper()
 	unrecorded, records := len(s.answered), 0
-	_, err := export.Tail(t.Context(), data, export.TailOptions{After: -1, Filter: decisionlog.Filter{Kind: format.KindDecision}}, func(_ int64, line []byte) error {
+	_, err := export.Tail(t.Context(), data, export.TailOptions{After: -1, Filter: record.Filter{Kind: format.KindDecision}}, func(_ int64, line []byte) error {
 		var record struct {
 			RequestID string `json:"request_id"`
 		}

@@ -20,6 +20,7 @@ import (
 	"policy-service/pdp/pdptest"
 	"policy-service/pdp/pdptest/inside/decisionlog"
 	"policy-service/pdp/pdptest/inside/format"
+	"policy-service/pdp/pdptest/inside/record"
 	"policy-service/pdp/pdptest/inside/server"
 )
 
@@ -71,12 +72,12 @@ func recordedReceipts(t *testing.T, data string) map[string]string {
 	}
 	defer func() { _ = r.Close() }()
 	got := map[string]string{}
-	for record, err := range r.Records(t.Context(), 0, r.Size()) {
+	for rec, err := range r.Records(t.Context(), 0, r.Size()) {
 		var l struct {
 			Kind    string
-			Details decisionlog.Receipt
+			Details record.Receipt
 		}
-		if err != nil || json.Unmarshal(record.Line, &l) != nil || l.Kind != format.KindReceipt {
+		if err != nil || json.Unmarshal(rec.Line, &l) != nil || l.Kind != format.KindReceipt {
 			continue // details of another kind are something else
 		}
 		var parts []string

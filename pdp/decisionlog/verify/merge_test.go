@@ -21,6 +21,7 @@ import (
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/export"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/pdptest/clock"
 )
 
@@ -44,14 +45,14 @@ func (m *mergedLogs) open(t testing.TB, n int) *decisionlog.Log {
 // write writes records. Some are at one time, and some of the steps are on the log of before, too.
 func (m *mergedLogs) write(t testing.TB, l *decisionlog.Log, count int) {
 	t.Helper()
-	var entries []decisionlog.Entry
+	var entries []record.Entry
 	for range count {
 		m.ids++
-		e := decisionlog.Entry{ID: id(m.ids), Kind: format.KindDecision, Tenant: []string{"a", "b"}[m.ids%2],
-			Request:  &decisionlog.Request{Subject: jsontext.Value(`{"type":"user","id":"alice"}`), Action: jsontext.Value(`{"name":"read"}`)},
-			Decision: &decisionlog.Decision{Allow: true, Bundle: "h1:x"}}
+		e := record.Entry{ID: id(m.ids), Kind: format.KindDecision, Tenant: []string{"a", "b"}[m.ids%2],
+			Request:  &record.Request{Subject: jsontext.Value(`{"type":"user","id":"alice"}`), Action: jsontext.Value(`{"name":"read"}`)},
+			Decision: &record.Decision{Allow: true, Bundle: "h1:x"}}
 		if m.ids%5 == 0 {
-			e = decisionlog.Entry{ID: id(m.ids - m.ids%10), Kind: format.KindApproval, Event: "used", Details: jsontext.Value(`{"approval":"x"}`)}
+			e = record.Entry{ID: id(m.ids - m.ids%10), Kind: format.KindApproval, Event: "used", Details: jsontext.Value(`{"approval":"x"}`)}
 		}
 		entries = append(entries, e)
 	}
@@ -134,7 +135,7 @@ func TestMerge(t *testing.T) {
 	exports := [][]byte{
 		exportReal(t, m.dirs[0], export.Options{}),
 		exportReal(t, m.dirs[1], export.Options{Proofs: true}),
-		exportReal(t, m.dirs[2], export.Options{Filter: decisionlog.Filter{Tenant: "a"}, Proofs: true}),
+		exportReal(t, m.dirs[2], export.Options{Filter: record.Filter{Tenant: "a"}, Proofs: true}),
 	}
 	all := mustMerge(t, exports...)
 	for _, order := range [][3]int{{0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}} {
@@ -148,7 +149,7 @@ func TestMerge(t *testing.T) {
 	last, turns := "", 0
 	var got []string
 	r := verify.Export(bytes.NewReader(all), verify.Options{Policy: noWitness(t, m.keys...), Record: func(_ int64, line []byte) {
-		one, err := decisionlog.Parse(slices.Clone(line))
+		one, err := record.Parse(slices.Clone(line))
 		check(t, err)
 		got = append(got, one.ID)
 		if now := one.Time.Format(format.TimeLayout); now < last {
@@ -239,7 +240,7 @@ func TestChangedMerge(t *testing.T) {
 	t.Parallel()
 	m := logsToMerge(t)
 	all := mustMerge(t, exportReal(t, m.dirs[0], export.Options{}), exportReal(t, m.dirs[1], export.Options{Proofs: true}),
-		exportReal(t, m.dirs[2], export.Options{Filter: decisionlog.Filter{Tenant: "a"}}))
+		exportReal(t, m.dirs[2], export.Options{Filter: record.Filter{Tenant: "a"}}))
 	o := verify.Options{Policy: noWitness(t, m.keys...)}
 	if r := verify.Export(bytes.NewReader(resealed(all)), o); !r.Verified() || !bytes.Equal(resealed(all), all) {
 		t.Fatalf("as it is: %v", r.Problem)
@@ -481,11 +482,11 @@ func TestMergeReader(t *testing.T) {
 	t.Parallel()
 	m := logsToMerge(t)
 	exports := [][]byte{exportReal(t, m.dirs[0], export.Options{}), exportReal(t, m.dirs[1], export.Options{}), exportReal(t, m.dirs[2], export.Options{}),
-		exportReal(t, m.dirs[1], export.Options{Filter: decisionlog.Filter{Tenant: "a"}})}
+		exportReal(t, m.dirs[1], export.Options{Filter: record.Filter{Tenant: "a"}})}
 	want, twice := map[string]bool{}, 0
 	for _, one := range exports[:3] {
 		verify.Export(bytes.NewReader(one), verify.Options{Record: func(_ int64, line []byte) {
-			r, err := decisionlog.Parse(slices.Clone(line))
+			r, err := record.Parse(slices.Clone(line))
 			check(t, err)
 			if want[r.ID] {
 				twice++
@@ -509,7 +510,7 @@ func TestMergeReader(t *testing.T) {
 		if l.Gone != "" {
 			continue
 		}
-		one, err := decisionlog.Parse(slices.Clone(l.Line))
+		one, err := record.Parse(slices.Clone(l.Line))
 		check(t, err)
 		if got[one.ID] || one.Sequence != l.Sequence || !strings.HasPrefix(r.Parts[l.Part].Origin, "place/") {
 			t.Errorf("record %s comes again, or as %d", one.ID, l.Sequence)

@@ -13,6 +13,7 @@ import (
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/export"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 )
 
 // leavesIn goes through a file with a reader.
@@ -88,8 +89,8 @@ func TestChangedBundles(t *testing.T) {
 	} {
 		digest, err := kept.Put(files)
 		check(t, err)
-		check(t, l.Append(t.Context(), []decisionlog.Entry{{ID: id(n), Kind: format.KindDecision, Tenant: "a",
-			Request: &decisionlog.Request{Subject: jsontext.Value(`{"type":"user","id":"alice"}`)}, Decision: &decisionlog.Decision{Bundle: digest}}}))
+		check(t, l.Append(t.Context(), []record.Entry{{ID: id(n), Kind: format.KindDecision, Tenant: "a",
+			Request: &record.Request{Subject: jsontext.Value(`{"type":"user","id":"alice"}`)}, Decision: &record.Decision{Bundle: digest}}}))
 	}
 	check(t, l.Close())
 	lines := split(exportReal(t, data, export.Options{Bundles: true}))

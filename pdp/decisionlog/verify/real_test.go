@@ -16,6 +16,7 @@ import (
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/export"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/pdptest/night"
 )
 
@@ -59,12 +60,12 @@ func openReal(t testing.TB, data string) *decisionlog.Log {
 
 func appendReal(t testing.TB, l *decisionlog.Log, from, to int) {
 	t.Helper()
-	var entries []decisionlog.Entry
+	var entries []record.Entry
 	for n := from; n < to; n++ {
-		entries = append(entries, decisionlog.Entry{ID: id(n), Kind: format.KindDecision, Tenant: []string{"a", "b"}[n%2],
-			Request: &decisionlog.Request{Subject: jsontext.Value(`{"type":"user","id":"alice"}`), Action: jsontext.Value(`{"name":"read"}`),
+		entries = append(entries, record.Entry{ID: id(n), Kind: format.KindDecision, Tenant: []string{"a", "b"}[n%2],
+			Request: &record.Request{Subject: jsontext.Value(`{"type":"user","id":"alice"}`), Action: jsontext.Value(`{"name":"read"}`),
 				Resource: jsontext.Value(`{"type":"doc","id":"1"}`)},
-			Decision: &decisionlog.Decision{Allow: true, Determining: []string{"permit"}, Bundle: "h1:x"}})
+			Decision: &record.Decision{Allow: true, Determining: []string{"permit"}, Bundle: "h1:x"}})
 	}
 	err := l.Append(context.Background(), entries)
 	check(t, err)
@@ -104,7 +105,7 @@ func TestReal(t *testing.T) {
 		}
 		size = r.Size
 	}
-	for _, o := range []export.Options{{}, {Proofs: true}, {Filter: decisionlog.Filter{Tenant: "a"}, Proofs: true}} {
+	for _, o := range []export.Options{{}, {Proofs: true}, {Filter: record.Filter{Tenant: "a"}, Proofs: true}} {
 		r, got := read(t, exportOf(exportReal(t, data, o)), verify.Options{Key: newest, Checkpoint: string(kept)})
 		if !r.Verified() || r.Size != size || int64(len(got)) != r.Records || r.Records+r.Skipped+r.Redacted+r.Retired != size {
 			t.Errorf("%+v: %v: %+v", o, r.Problem, r)
@@ -138,7 +139,7 @@ func TestRedactionsOfOtherTenantsAreNotMissed(t *testing.T) {
 		check(t, l.Redact(t.Context(), "", id(n), "asked for"))
 	}
 	check(t, l.Close())
-	for _, o := range []export.Options{{}, {Filter: decisionlog.Filter{Tenant: "a"}}, {Filter: decisionlog.Filter{Tenants: []string{"a"}}}} {
+	for _, o := range []export.Options{{}, {Filter: record.Filter{Tenant: "a"}}, {Filter: record.Filter{Tenants: []string{"a"}}}} {
 		if r, _ := read(t, exportOf(exportReal(t, data, o)), verify.Options{}); r.Problem != nil {
 			t.Errorf("%+v: %v", o, r.Problem)
 		}

@@ -20,6 +20,7 @@ import (
 	"policy-service/pdp/internal/decisionlog/c2sp"
 	"policy-service/pdp/internal/decisionlog/export"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/pdptest/judged"
 )
 
@@ -345,7 +346,7 @@ func TestQuorumOfAnExport(t *testing.T) {
 	c := newCosigned(t)
 	policy := verify.Options{Policy: policyOf(t, c.keys...)}
 	for name, o := range map[string]export.Options{
-		"all": {}, "with proofs": {Proofs: true}, "filtered": {Filter: decisionlog.Filter{Tenant: "a"}},
+		"all": {}, "with proofs": {Proofs: true}, "filtered": {Filter: record.Filter{Tenant: "a"}},
 	} {
 		expect(t, name, verify.Export(bytes.NewReader(exportReal(t, c.data, o)), policy), verify.Verified, "the quorum of the policy cosigned the first 61 records")
 	}

@@ -16,6 +16,7 @@ import (
 	"policy-service/pdp/internal/approval"
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 )
 
 // A process is killed in each state that a round of an approved call goes through. The next one finds the round there
@@ -97,8 +98,8 @@ func crashQuestion() approval.ApprovalRequest {
 func goesOn(l *decisionlog.Log, decision, id string, round evaluation.Continuation) func(context.Context) error {
 	return func(ctx context.Context) error {
 		met := evaluation.Met{ID: "approval_required", Type: "approval_required", Approval: id, Continues: round}
-		err := l.Append(ctx, []decisionlog.Entry{{ID: decision, Kind: format.KindDecision, Tenant: "acme",
-			Decision: &decisionlog.Decision{Allow: true, Discharged: []evaluation.Met{met}}}})
+		err := l.Append(ctx, []record.Entry{{ID: decision, Kind: format.KindDecision, Tenant: "acme",
+			Decision: &record.Decision{Allow: true, Discharged: []evaluation.Met{met}}}})
 		return err
 	}
 }

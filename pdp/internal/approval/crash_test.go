@@ -23,6 +23,7 @@ import (
 	"policy-service/pdp/internal/approval"
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/pdptest/night"
 )
 
@@ -49,7 +50,7 @@ func logged(l *decisionlog.Log) approval.Options {
 		Record: func(ctx context.Context, s approval.Step) error {
 			details, err := json.Marshal(onRecord{s.Approval.ID, s.Approval.Status, s.Approval.Version, s.Approval.ExpiresAt, s.By, s.Seal, s.Decision, s.Continues})
 			if err == nil {
-				err = l.Append(ctx, []decisionlog.Entry{{ID: s.ID, Kind: kind, Tenant: s.Approval.Tenant, Caller: s.Caller, Event: s.Name, Details: details}})
+				err = l.Append(ctx, []record.Entry{{ID: s.ID, Kind: kind, Tenant: s.Approval.Tenant, Caller: s.Caller, Event: s.Name, Details: details}})
 			}
 			return err
 		},
@@ -61,7 +62,7 @@ func logged(l *decisionlog.Log) approval.Options {
 			return err == nil, err
 		},
 		Withdraw: func(ctx context.Context, w approval.Withdrawal) error {
-			return l.Withdraw(ctx, w.Tenant, w.Caller, decisionlog.Withdrawn{Decision: w.Decision, Approval: w.Item})
+			return l.Withdraw(ctx, w.Tenant, w.Caller, record.Withdrawn{Decision: w.Decision, Approval: w.Item})
 		},
 		Attest: func(ctx context.Context, id string) (s approval.Step, found bool, err error) {
 			record, err := l.Attest(ctx, id)
@@ -72,7 +73,7 @@ func logged(l *decisionlog.Log) approval.Options {
 		},
 		Steps: func(ctx context.Context, from uint64, ids map[string]bool) (map[string][]approval.Step, error) {
 			out := map[string][]approval.Step{}
-			return out, l.Naming(ctx, from, ids, func(r decisionlog.Record) error {
+			return out, l.Naming(ctx, from, ids, func(r record.Record) error {
 				s, err := stepOf(r.Line)
 				out[s.Approval.ID] = append(out[s.Approval.ID], s)
 				return err
@@ -118,14 +119,14 @@ func stepOf(line []byte) (approval.Step, error) {
 // allow records a decision that was made by an approval.
 func allow(l *decisionlog.Log, decision, id string) func(context.Context) error {
 	return func(ctx context.Context) error {
-		err := l.Append(ctx, []decisionlog.Entry{allowed(decision, id)})
+		err := l.Append(ctx, []record.Entry{allowed(decision, id)})
 		return err
 	}
 }
 
-func allowed(decision, id string) decisionlog.Entry {
-	return decisionlog.Entry{ID: decision, Kind: format.KindDecision, Tenant: "acme",
-		Decision: &decisionlog.Decision{Allow: true, Discharged: []evaluation.Met{{ID: "approval_required", Type: "approval_required", Approval: id}}}}
+func allowed(decision, id string) record.Entry {
+	return record.Entry{ID: decision, Kind: format.KindDecision, Tenant: "acme",
+		Decision: &record.Decision{Allow: true, Discharged: []evaluation.Met{{ID: "approval_required", Type: "approval_required", Approval: id}}}}
 }
 
 func openBoth(data string) (*decisionlog.Log, *approval.Store, error) {
@@ -219,7 +220,7 @@ func spendTwo(l *decisionlog.Log, s *approval.Store, a approval.Approval, name s
 		use.InDoubt()
 		return fmt.Errorf("of two uses there is one: %w", err)
 	}
-	var entries []decisionlog.Entry
+	var entries []record.Entry
 	for _, decision := range decisions {
 		entries = append(entries, allowed(decision, a.ID))
 	}

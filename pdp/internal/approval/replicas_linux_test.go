@@ -22,6 +22,7 @@ import (
 	"policy-service/pdp/decisionlog/verify"
 	"policy-service/pdp/internal/approval"
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/internal/decisionlog/vouch"
 	"policy-service/pdp/internal/ledger/etcd"
 	"policy-service/pdp/pdptest/counted"
@@ -664,7 +665,7 @@ func faults(c *etcdtest.Cluster) []fault {
 			empty = etcdtest.Fill(s.t, s.replicas[1].data)
 			big := []byte(`"` + strings.Repeat("x", 100_000) + `"`)
 			for n := 0; !full(s); n++ { // the log needs no more room than it has
-				s.saw(s.replicas[1].log.Append(s.t.Context(), []decisionlog.Entry{{
+				s.saw(s.replicas[1].log.Append(s.t.Context(), []record.Entry{{
 					ID: fmt.Sprint(s.prefix, n), Kind: kind, Tenant: "acme", Event: "ballast", Details: big,
 				}}))
 			}

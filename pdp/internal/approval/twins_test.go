@@ -20,6 +20,7 @@ import (
 	"policy-service/pdp/internal/approval"
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/internal/ledger"
 	"policy-service/pdp/internal/ledger/ledgertest"
 	"policy-service/pdp/pdptest/etcdtest"
@@ -90,9 +91,9 @@ func (w *twins) reopen(r *replica) {
 	other := w.replicas[1-r.n].its().Size()
 	l, err := decisionlog.Open(r.data, decisionlog.Options{Kinds: []string{kind}})
 	must(w.t, err)
-	var more []decisionlog.Entry
+	var more []record.Entry
 	for n := l.Size(); n < other+1000; n++ {
-		more = append(more, decisionlog.Entry{ID: fmt.Sprint("more ", r.n, " ", n), Kind: kind, Tenant: "acme", Event: "more"})
+		more = append(more, record.Entry{ID: fmt.Sprint("more ", r.n, " ", n), Kind: kind, Tenant: "acme", Event: "more"})
 	}
 	for some := range slices.Chunk(more, 500) {
 		must(w.t, l.Append(context.Background(), some))
@@ -220,8 +221,8 @@ func TestTwins(t *testing.T) {
 		r.end()
 		report := verify.Directory(r.data, verify.Options{Record: func(_ int64, line []byte) {
 			var record struct {
-				Event   string                `json:"event"`
-				Details decisionlog.Withdrawn `json:"details"`
+				Event   string           `json:"event"`
+				Details record.Withdrawn `json:"details"`
 			}
 			if must(t, json.Unmarshal(line, &record)); record.Event != format.EventWithdrawn {
 				return

@@ -11,6 +11,7 @@ import (
 	"policy-service/pdp"
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/internal/server"
 	"policy-service/pdp/internal/server/auth"
 	"policy-service/pdp/pdptest"
@@ -67,17 +68,17 @@ func fillWithDecisions(b *testing.B, c *server.Config, many int) {
 	log, err := decisionlog.Open(c.Data, decisionlog.Options{Index: true, SegmentBytes: 64 << 20})
 	coreMust(b, err)
 	for n := 0; n < many; n += 1000 {
-		entries := make([]decisionlog.Entry, 1000)
+		entries := make([]record.Entry, 1000)
 		for i := range entries {
 			at := n + i
 			id := fmt.Sprintf("0197f0c0-0000-7000-8000-%012d", at)
-			entries[i] = decisionlog.Entry{ID: id, Kind: format.KindDecision, Tenant: "default", Caller: "key:searcher", RequestID: "r-" + id,
-				Request: &decisionlog.Request{
+			entries[i] = record.Entry{ID: id, Kind: format.KindDecision, Tenant: "default", Caller: "key:searcher", RequestID: "r-" + id,
+				Request: &record.Request{
 					Subject: jsontext.Value(fmt.Sprintf(`{"type":"user","id":"user-%d","properties":{"role":"reader"}}`, at%10_000)), Action: jsontext.Value(`{"name":"read"}`),
 					Resource: jsontext.Value(fmt.Sprintf(`{"type":"doc","id":"doc-%d"}`, at%1000)),
 					Context:  jsontext.Value(`{"purpose":"to help a customer","arguments":{"title":"the printer burns","queue":"facilities","urgent":true}}`),
 				},
-				Decision: &decisionlog.Decision{Allow: at%7 != 0, Determining: []string{"readers"}, Bundle: bundle.Digest()},
+				Decision: &record.Decision{Allow: at%7 != 0, Determining: []string{"readers"}, Bundle: bundle.Digest()},
 			}
 		}
 		coreMust(b, log.Append(b.Context(), entries))

@@ -14,6 +14,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/pdptest/night"
 )
 
@@ -53,7 +54,7 @@ func (c *counted) ok(err error) {
 
 // puts puts a decision of a caller on record.
 func (c *counted) puts(caller string, bytes int) error {
-	return c.Append(c.Context(), []Entry{{Kind: format.KindDecision, Caller: caller, Decision: &Decision{ReasonUser: strings.Repeat("x", bytes)}}})
+	return c.Append(c.Context(), []record.Entry{{Kind: format.KindDecision, Caller: caller, Decision: &record.Decision{ReasonUser: strings.Repeat("x", bytes)}}})
 }
 
 // uses is what a caller has.
@@ -166,7 +167,7 @@ func TestShareBoundsWhatIsOnItsWay(t *testing.T) {
 	c.bound(err, BoundShare)
 	c.bound(c.Room("key:a"), BoundShare)
 	for _, caller := range []string{"key:a", "key:mia"} {
-		err = c.Append(t.Context(), []Entry{{Kind: format.KindAdmin, Caller: caller, Event: "said", Details: []byte(`{"a":"` + strings.Repeat("x", 8<<10) + `"}`)}})
+		err = c.Append(t.Context(), []record.Entry{{Kind: format.KindAdmin, Caller: caller, Event: "said", Details: []byte(`{"a":"` + strings.Repeat("x", 8<<10) + `"}`)}})
 		if c.ok(err); c.uses(caller) < 8<<10 {
 			t.Error("it is not counted")
 		}
@@ -234,7 +235,7 @@ func TestChargesAreReadBackWithoutNames(t *testing.T) {
 	}
 	c.writer.accounts.mu.Unlock()
 	// What comes of an approval by itself is whose request it was.
-	err := c.Append(t.Context(), []Entry{{Kind: format.KindApproval, Payer: "key:pep", Event: "used", Details: []byte(`{"requester":"key:pep"}`)}})
+	err := c.Append(t.Context(), []record.Entry{{Kind: format.KindApproval, Payer: "key:pep", Event: "used", Details: []byte(`{"requester":"key:pep"}`)}})
 	c.ok(err)
 	for _, caller := range []string{"jwt:https://idp#somebody", "key:nobody"} {
 		for range 3 {
@@ -254,7 +255,7 @@ func TestChargesAreReadBackWithoutNames(t *testing.T) {
 	if !bytes.Contains(rec.Line, []byte("key:known")) {
 		t.Fatalf("%s", rec.Line)
 	}
-	var s Recorded
+	var s record.Recorded
 	c.ok(json.Unmarshal(rec.Line, &s))
 	c.ok(c.Redact(t.Context(), "", s.ID, "on request"))
 	for _, segment := range c.Segments() {

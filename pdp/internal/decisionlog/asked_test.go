@@ -14,10 +14,11 @@ import (
 	"policy-service/evaluation"
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/index"
+	"policy-service/pdp/internal/decisionlog/record"
 )
 
 // lineOf is the line of an entry without what differs each time.
-func lineOf(t *testing.T, e Entry) string {
+func lineOf(t *testing.T, e record.Entry) string {
 	t.Helper()
 	p, err := prepare(&e, e.ID, Options{}.withDefaults().Kinds)
 	must(t, err)
@@ -30,26 +31,26 @@ func TestWhatALineSaysOfItsDecision(t *testing.T) {
 	t.Parallel()
 	subject := jsontext.Value(`{"type":"user","id":"a"}`)
 	plain := `"kind":"decision","caller":"key:pep","request_id":"r","request":{"subject":{"type":"user","id":"a"}},"decision":true,"determining":["p"],"bundle":"h1:x"`
-	entry := func(change func(*Entry)) Entry {
-		e := Entry{
-			Kind: format.KindDecision, Caller: "key:pep", RequestID: "r", Request: &Request{Subject: subject},
-			Decision: &Decision{Allow: true, Determining: []string{"p"}, Bundle: "h1:x"},
+	entry := func(change func(*record.Entry)) record.Entry {
+		e := record.Entry{
+			Kind: format.KindDecision, Caller: "key:pep", RequestID: "r", Request: &record.Request{Subject: subject},
+			Decision: &record.Decision{Allow: true, Determining: []string{"p"}, Bundle: "h1:x"},
 		}
 		change(&e)
 		return e
 	}
 	for name, c := range map[string]struct {
-		change    func(*Entry)
+		change    func(*record.Entry)
 		old, with string
 	}{
-		"nothing":                     {func(*Entry) {}, "", ""},
-		"shape":                       {func(e *Entry) { e.Request.Shape = evaluation.Native }, `}},`, `}},"shape":"native",`},
-		"declared":                    {func(e *Entry) { e.Declared = []string{"log", "redact"} }, `"key:pep",`, `"key:pep","declared":["log","redact"],`},
-		"declared, none":              {func(e *Entry) { e.Declared = []string{} }, `"key:pep",`, `"key:pep","declared":[],`},
-		"approved":                    {func(e *Entry) { e.Decision.Approved = true }, `"decision":true,`, `"decision":true,"approved":true,`},
-		"overruled":                   {func(e *Entry) { e.Decision.Overruled = []string{"a", "b"} }, `["p"],`, `["p"],"overruled":["a","b"],`},
-		"a text like a mask was sent": {func(e *Entry) { e.Request.Masked = []evaluation.Hidden{} }, `}},`, `}},"masked":[],`},
-		"masked": {func(e *Entry) {
+		"nothing":                     {func(*record.Entry) {}, "", ""},
+		"shape":                       {func(e *record.Entry) { e.Request.Shape = evaluation.Native }, `}},`, `}},"shape":"native",`},
+		"declared":                    {func(e *record.Entry) { e.Declared = []string{"log", "redact"} }, `"key:pep",`, `"key:pep","declared":["log","redact"],`},
+		"declared, none":              {func(e *record.Entry) { e.Declared = []string{} }, `"key:pep",`, `"key:pep","declared":[],`},
+		"approved":                    {func(e *record.Entry) { e.Decision.Approved = true }, `"decision":true,`, `"decision":true,"approved":true,`},
+		"overruled":                   {func(e *record.Entry) { e.Decision.Overruled = []string{"a", "b"} }, `["p"],`, `["p"],"overruled":["a","b"],`},
+		"a text like a mask was sent": {func(e *record.Entry) { e.Request.Masked = []evaluation.Hidden{} }, `}},`, `}},"masked":[],`},
+		"masked": {func(e *record.Entry) {
 			e.Request.Shape = evaluation.Native
 			e.Request.Masked = []evaluation.Hidden{{At: "/context/a", Type: "number", Fit: evaluation.Fits}, {At: "/context/b", Type: "string", Part: true}, {At: "/context/c", Type: "bool", Removed: true}}
 		}, `}},`, `}},"shape":"native","masked":[{"at":"/context/a","type":"number"},{"at":"/context/b","type":"string","part":true},{"at":"/context/c","type":"bool","removed":true}],`},
@@ -59,7 +60,7 @@ func TestWhatALineSaysOfItsDecision(t *testing.T) {
 			t.Errorf("%s:\ngot  %s\nwant %s", name, got, want)
 		}
 	}
-	if more := len(lineOf(t, entry(func(e *Entry) { e.Request.Shape = evaluation.Native }))) - len(plain); more > 20 {
+	if more := len(lineOf(t, entry(func(e *record.Entry) { e.Request.Shape = evaluation.Native }))) - len(plain); more > 20 {
 		t.Errorf("a native request takes %d bytes more", more)
 	}
 }
@@ -69,7 +70,7 @@ func TestNoRegistrationIsNotAnEmptyOne(t *testing.T) {
 	t.Parallel()
 	l := mustOpen(t, memory(t), Options{})
 	for id, declared := range map[string][]string{"none": nil, "empty": {}, "some": {"log"}} {
-		mustAppend(t, l, Entry{ID: id, Kind: format.KindDecision, Declared: declared, Decision: &Decision{}})
+		mustAppend(t, l, record.Entry{ID: id, Kind: format.KindDecision, Declared: declared, Decision: &record.Decision{}})
 		record, err := l.ByID(id)
 		must(t, err)
 		r, err := l.Recorded(record.Line)
@@ -82,9 +83,9 @@ func TestNoRegistrationIsNotAnEmptyOne(t *testing.T) {
 // askedOf is the request of a line, with what it inherits, as text: "native: " before it if it came in that shape.
 func askedOf(t *testing.T, line, batch string) (string, []evaluation.Hidden, error) {
 	t.Helper()
-	r, err := Resolve([]byte(line), Record{Line: []byte(batch)})
+	r, err := record.Resolve([]byte(line), record.Record{Line: []byte(batch)})
 	if batch == "" {
-		r, err = Resolve([]byte(line), Record{})
+		r, err = record.Resolve([]byte(line), record.Record{})
 	}
 	if err != nil {
 		t.Fatalf("%s: %v", line, err)
@@ -176,7 +177,7 @@ func TestRequestsThatCannotBeMadeAgain(t *testing.T) {
 		if c.says == "" && err == nil {
 			continue
 		}
-		if !errors.Is(err, ErrNoRequest) || !strings.Contains(err.Error(), c.says) {
+		if !errors.Is(err, record.ErrNoRequest) || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s%s: got %v", c.context, c.more, err)
 		}
 	}
@@ -210,7 +211,7 @@ func TestItemsHideWhatTheirBatchHides(t *testing.T) {
 		if c.own == "" {
 			line = strings.Replace(line, `,"context":`, "", 1)
 		}
-		r, err := Resolve([]byte(line), Record{Line: []byte(c.batch)})
+		r, err := record.Resolve([]byte(line), record.Record{Line: []byte(c.batch)})
 		var got []string
 		for _, h := range r.Masked {
 			got = append(got, fmt.Sprint(h.At, " ", h.Type, " ", h.Removed))
@@ -223,7 +224,7 @@ func TestItemsHideWhatTheirBatchHides(t *testing.T) {
 		}
 	}
 	// Of a redacted batch everything is gone.
-	r, err := Resolve([]byte(aLine(`{"a":"masked:A"}`, `,"inherits":["subject"],"masked":[{"at":"/context/a","type":"array"}]`)), Record{})
+	r, err := record.Resolve([]byte(aLine(`{"a":"masked:A"}`, `,"inherits":["subject"],"masked":[{"at":"/context/a","type":"array"}]`)), record.Record{})
 	if err != nil || len(r.Masked) != 1 || fmt.Sprint(r.Gone) != "[subject]" {
 		t.Errorf("a redacted batch: %v, gone %v, %v", r.Masked, r.Gone, err)
 	}
@@ -305,7 +306,7 @@ func TestRecordsAreFoundByWhatWasOverruled(t *testing.T) {
 	l := indexedLog(t, memory(t), time.Now(), true)
 	for n := range 300 {
 		e := entry(fmt.Sprint("e", n))
-		if e.Decision = (&Decision{Reason: "approval_required"}); n%20 == 5 {
+		if e.Decision = (&record.Decision{Reason: "approval_required"}); n%20 == 5 {
 			e.Decision.Overruled = []string{"asks", "other"}
 		}
 		mustAppend(t, l, e)
@@ -313,7 +314,7 @@ func TestRecordsAreFoundByWhatWasOverruled(t *testing.T) {
 	must(t, l.Rotate(t.Context()))
 	found := func(when string) {
 		t.Helper()
-		page, err := l.Query(t.Context(), Query{Filter: Filter{Policy: "asks"}, Limit: 100})
+		page, err := l.Query(t.Context(), Query{Filter: record.Filter{Policy: "asks"}, Limit: 100})
 		if err != nil || len(page.Lines) != 15 {
 			t.Errorf("%s: %d records, %v", when, len(page.Lines), err)
 		}

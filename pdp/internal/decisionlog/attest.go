@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 	"slices"
 
 	"go.etcd.io/bbolt"
@@ -14,24 +15,24 @@ import (
 // Attest returns the record with an id if the log vouches for it: its line is what its
 // leaf was made of, and its leaf is in the tree of the newest checkpoint. If that does not
 // cover it yet, one is made. Where the content is gone the error is [ErrGone].
-func (l *Log) Attest(ctx context.Context, id string) (Record, error) {
+func (l *Log) Attest(ctx context.Context, id string) (record.Record, error) {
 	rec, err := l.ByID(id)
 	if err != nil {
-		return Record{}, err
+		return record.Record{}, err
 	}
 	if tlog.RecordHash(rec.Line) != rec.Leaf {
-		return Record{}, fmt.Errorf("%w: record %d is not the one that was hashed", ErrDamaged, rec.Sequence)
+		return record.Record{}, fmt.Errorf("%w: record %d is not the one that was hashed", record.ErrDamaged, rec.Sequence)
 	}
 	signed, err := l.covering(ctx, rec.Sequence)
 	if err != nil {
-		return Record{}, err
+		return record.Record{}, err
 	}
 	proof, err := tlog.ProveRecord(int64(signed.Size), int64(rec.Sequence), l)
 	if err == nil {
 		err = tlog.CheckRecord(proof, int64(signed.Size), signed.Root, int64(rec.Sequence), rec.Leaf)
 	}
 	if err != nil {
-		return Record{}, fmt.Errorf("%w: record %d is not in the tree that was signed: %w", ErrDamaged, rec.Sequence, err)
+		return record.Record{}, fmt.Errorf("%w: record %d is not in the tree that was signed: %w", record.ErrDamaged, rec.Sequence, err)
 	}
 	return rec, nil
 }
@@ -50,14 +51,14 @@ func (l *Log) covering(ctx context.Context, sequence uint64) (Checkpoint, error)
 // that no record can be hidden. It therefore asks no index. A record whose content is gone comes without its Line,
 // because it may have named any of them: a program that can write to the files can also write, past the last
 // checkpoint, that it was redacted.
-func (l *Log) Naming(ctx context.Context, from uint64, ids map[string]bool, visit func(Record) error) error {
+func (l *Log) Naming(ctx context.Context, from uint64, ids map[string]bool, visit func(record.Record) error) error {
 	return l.signed(ctx, from, &walker{ids: ids, visit: visit})
 }
 
 // Events goes over the administrative records of some events, from the newest segment on in which one of them is the
-// first event named. It asks no index. If the log is not the one that was signed, the error is [ErrDamaged], after all
+// first event named. It asks no index. If the log is not the one that was signed, the error is [record.ErrDamaged], after all
 // that is there was visited.
-func (l *Log) Events(ctx context.Context, visit func(*Recorded) error, first string, others ...string) error {
+func (l *Log) Events(ctx context.Context, visit func(*record.Recorded) error, first string, others ...string) error {
 	if err := l.barrier(ctx); err != nil {
 		return err
 	}
@@ -65,25 +66,25 @@ func (l *Log) Events(ctx context.Context, visit func(*Recorded) error, first str
 	if err != nil {
 		return err
 	}
-	return l.signed(ctx, from, &walker{visit: func(Record) error { return nil }})
+	return l.signed(ctx, from, &walker{visit: func(record.Record) error { return nil }})
 }
 
 // Events is [Log.Events] for a Reader. It does not check that the log is the one that was signed: package verify does.
-func (r *Reader) Events(ctx context.Context, visit func(*Recorded) error, first string, others ...string) error {
+func (r *Reader) Events(ctx context.Context, visit func(*record.Recorded) error, first string, others ...string) error {
 	_, err := r.events(ctx, visit, first, others)
 	return err
 }
 
 // events returns from where on it went.
-func (r *Reader) events(ctx context.Context, visit func(*Recorded) error, first string, others []string) (from uint64, err error) {
+func (r *Reader) events(ctx context.Context, visit func(*record.Recorded) error, first string, others []string) (from uint64, err error) {
 	names, size, begun := append(slices.Clone(others), first), r.Size(), false
-	var found []*Recorded
+	var found []*record.Recorded
 	for _, s := range slices.Backward(r.all()) {
 		here, err := r.eventsIn(ctx, s.first, size, names)
 		if err != nil {
 			return 0, err
 		}
-		begun = slices.ContainsFunc(here, func(r *Recorded) bool { return r.Event == first })
+		begun = slices.ContainsFunc(here, func(r *record.Recorded) bool { return r.Event == first })
 		if found, size = append(here, found...), s.first; begun {
 			break
 		}
@@ -98,7 +99,7 @@ func (r *Reader) events(ctx context.Context, visit func(*Recorded) error, first 
 
 // eventsIn returns the administrative records of some events from one sequence up to before another, and what it has read
 // if it fails. Sequence is where a record stands, whatever its line says.
-func (r *Reader) eventsIn(ctx context.Context, from, to uint64, names []string) (here []*Recorded, err error) {
+func (r *Reader) eventsIn(ctx context.Context, from, to uint64, names []string) (here []*record.Recorded, err error) {
 	for rec, err := range r.Records(ctx, from, to) {
 		if err != nil {
 			return here, err
@@ -106,7 +107,7 @@ func (r *Reader) eventsIn(ctx context.Context, from, to uint64, names []string) 
 		if !bytes.Contains(rec.Line, []byte(`"kind":"`+format.KindAdmin+`"`)) {
 			continue
 		}
-		line, err := Parse(rec.Line)
+		line, err := record.Parse(rec.Line)
 		if err == nil && line.Kind == format.KindAdmin && slices.Contains(names, line.Event) {
 			line.Sequence = rec.Sequence
 			here = append(here, line)
@@ -133,7 +134,7 @@ func (r *Reader) ends(ctx context.Context, from uint64, end edge, hashes tlog.Ha
 		return err
 	}
 	if !slices.Equal(w.edge.hashes, end.hashes) {
-		return fmt.Errorf("%w: its records from %d on are not those that were signed: run log verify", ErrDamaged, from)
+		return fmt.Errorf("%w: its records from %d on are not those that were signed: run log verify", record.ErrDamaged, from)
 	}
 	return nil
 }
@@ -161,7 +162,7 @@ func (r *Reader) walk(ctx context.Context, to uint64, w *walker) (err error) {
 // walker goes over records, and makes the tree of them again.
 type walker struct {
 	ids   map[string]bool
-	visit func(Record) error
+	visit func(record.Record) error
 	edge  edge
 	// gone are the records without content, and removed is what the log says of that.
 	gone    []uint64
@@ -188,15 +189,15 @@ func (w *walker) segment(ctx context.Context, tx *bbolt.Tx, to uint64) error {
 			return err
 		}
 		if !w.edge.extend(r.Leaf, r.hashes) {
-			return fmt.Errorf("%w: the tree does not hold record %d", ErrDamaged, r.Sequence)
+			return fmt.Errorf("%w: the tree does not hold record %d", record.ErrDamaged, r.Sequence)
 		}
 	}
 	return ctx.Err()
 }
 
-func (w *walker) record(r Record) error {
+func (w *walker) record(r record.Record) error {
 	if tlog.RecordHash(r.Line) != r.Leaf {
-		return fmt.Errorf("%w: record %d is not the one that was hashed", ErrDamaged, r.Sequence)
+		return fmt.Errorf("%w: record %d is not the one that was hashed", record.ErrDamaged, r.Sequence)
 	}
 	if removesContent(r.Line) {
 		if err := w.removed.take(r.Line); err != nil {
@@ -226,7 +227,7 @@ func (w *walker) names(line []byte) bool {
 		}
 	}
 	for rest, found := line, true; found; {
-		_, rest, found = bytes.Cut(rest, []byte(AncestorsMember))
+		_, rest, found = bytes.Cut(rest, []byte(record.AncestorsMember))
 		list, _, ended := bytes.Cut(rest, []byte{']'})
 		for id := range bytes.SplitSeq(list, []byte{','}) {
 			if found && ended && len(id) > 1 && w.ids[string(id[1:len(id)-1])] {
@@ -241,7 +242,7 @@ func (w *walker) names(line []byte) bool {
 func (w *walker) explained() error {
 	for _, sequence := range w.gone {
 		if _, redacted := w.removed.redacted[sequence]; sequence >= w.removed.below && !redacted {
-			return fmt.Errorf("%w: record %d is missing, and no record says why: run log verify", ErrDamaged, sequence)
+			return fmt.Errorf("%w: record %d is missing, and no record says why: run log verify", record.ErrDamaged, sequence)
 		}
 	}
 	return nil

@@ -15,13 +15,14 @@ import (
 
 	"policy-service/pdp/internal/boltfile"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 )
 
 // kindStep is a kind whose details name an approval request.
 const kindStep = "approval"
 
-func stepOf(approval, id string) Entry {
-	return Entry{ID: id, Kind: kindStep, Tenant: "default", Event: "approve", Details: jsontext.Value(fmt.Sprintf(`{"approval":%q}`, approval))}
+func stepOf(approval, id string) record.Entry {
+	return record.Entry{ID: id, Kind: kindStep, Tenant: "default", Event: "approve", Details: jsontext.Value(fmt.Sprintf(`{"approval":%q}`, approval))}
 }
 
 // TestNobodyHidesAStep: who edits a file, whatever of it, does not make the log say less
@@ -60,17 +61,17 @@ func TestNobodyHidesAStep(t *testing.T) {
 				mustAppend(t, l, entry(fmt.Sprint("decision ", n)), stepOf([]string{"mine", "other"}[n%2], fmt.Sprint("step ", n)))
 			}
 			must(t, l.Close())
-			db, err := boltfile.Open(segmentPath(data, 1), ErrDamaged, boltfile.ToWrite, bbolt.Options{})
+			db, err := boltfile.Open(segmentPath(data, 1), record.ErrDamaged, boltfile.ToWrite, bbolt.Options{})
 			if err == nil {
-				err = errors.Join(db.Update(edit), boltfile.Close(db, ErrDamaged))
+				err = errors.Join(db.Update(edit), boltfile.Close(db, record.ErrDamaged))
 			}
 			must(t, err)
 			var found []string
 			l, err = Open(data, options)
 			if err == nil {
 				defer func() { _ = l.Close() }()
-				err = l.Naming(t.Context(), 0, map[string]bool{"mine": true}, func(r Record) error {
-					var s Recorded
+				err = l.Naming(t.Context(), 0, map[string]bool{"mine": true}, func(r record.Record) error {
+					var s record.Recorded
 					if r.Line == nil {
 						return nil // what comes of it is said at the end
 					}
@@ -83,7 +84,7 @@ func TestNobodyHidesAStep(t *testing.T) {
 			if name == "nothing" && (err != nil || !slices.Equal(found, want)) {
 				t.Errorf("got %v, %v", found, err)
 			}
-			if name != "nothing" && !errors.Is(err, ErrDamaged) {
+			if name != "nothing" && !errors.Is(err, record.ErrDamaged) {
 				t.Errorf("got %v, %v", found, err)
 			}
 		})
@@ -98,7 +99,7 @@ func TestRedactedStepIsExplained(t *testing.T) {
 	mustAppend(t, l, entry("gone"), stepOf("mine", "step"))
 	must(t, l.Redact(t.Context(), "", "gone", "erasure request"))
 	steps, gone := 0, 0
-	err := l.Naming(t.Context(), 0, map[string]bool{"mine": true}, func(r Record) error {
+	err := l.Naming(t.Context(), 0, map[string]bool{"mine": true}, func(r record.Record) error {
 		if steps++; r.Line == nil {
 			steps, gone = steps-1, gone+1
 		}

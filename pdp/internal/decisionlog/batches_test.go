@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/pdptest/night"
 )
 
@@ -57,7 +58,7 @@ func batchLog(t *testing.T, r *rand.Rand) (k *kept, whole map[string]string) {
 
 // wanted is what an export with a filter has to hold, by looking at all records as often
 // as it takes.
-func (k *kept) wanted(f Filter) (lines []string) {
+func (k *kept) wanted(f record.Filter) (lines []string) {
 	k.Helper()
 	var all []readItem
 	for n, line := range k.lines {
@@ -91,7 +92,7 @@ type readItem struct {
 	line     []byte
 }
 
-func batchFilter(r *rand.Rand) (f Filter) {
+func batchFilter(r *rand.Rand) (f record.Filter) {
 	pick := func(to *string, from ...string) {
 		if r.IntN(3) == 0 {
 			*to = from[r.IntN(len(from))]
@@ -118,7 +119,7 @@ func TestFilteredExportsCarryTheRecordsOfBatches(t *testing.T) {
 	for n := range night.Cases(80) {
 		f := batchFilter(r)
 		if n == 0 {
-			f = Filter{Decision: Allow} // items pass, and their batches do not
+			f = record.Filter{Decision: record.Allow} // items pass, and their batches do not
 		}
 		records, done := k.export(ExportOptions{Filter: f, Proofs: r.IntN(3) == 0})
 		var got []string
@@ -154,7 +155,7 @@ func TestFilteredExportsCarryTheRecordsOfBatches(t *testing.T) {
 	for _, tenants := range [][]string{{"acme"}, {"acme", "globex"}, {}} { // who sees some tenants only
 		s := snapshotNow(t, k.log).For(tenants)
 		var b bytes.Buffer
-		_, err := WriteExport(t.Context(), s, &b, ExportOptions{Filter: Filter{Decision: "deny"}})
+		_, err := WriteExport(t.Context(), s, &b, ExportOptions{Filter: record.Filter{Decision: "deny"}})
 		k.ok(err)
 		k.ok(JudgeExport(b.Bytes()))
 		var got []string
@@ -163,7 +164,7 @@ func TestFilteredExportsCarryTheRecordsOfBatches(t *testing.T) {
 				got = append(got, strings.TrimSuffix(line, "\n"))
 			}
 		}
-		if want := k.wanted(Filter{Tenants: tenants, Decision: "deny"}); !slices.Equal(got, want) {
+		if want := k.wanted(record.Filter{Tenants: tenants, Decision: "deny"}); !slices.Equal(got, want) {
 			t.Errorf("of %v: %d records, want %d", tenants, len(got), len(want))
 		}
 	}
@@ -218,9 +219,9 @@ func TestTailHandsOverWhatIsInherited(t *testing.T) {
 	given := 0
 	for range 20 {
 		f := batchFilter(r)
-		var batch Record
+		var batch record.Record
 		last, lines := "", 0
-		_, err := Tail(t.Context(), k.data, TailOptions{After: int64(r.IntN(len(k.lines))) - 1, Filter: f, Inherited: func(id string, b Record) error {
+		_, err := Tail(t.Context(), k.data, TailOptions{After: int64(r.IntN(len(k.lines))) - 1, Filter: f, Inherited: func(id string, b record.Record) error {
 			if id == last {
 				t.Errorf("%+v: %s is handed over twice", f, id)
 			}
@@ -229,13 +230,13 @@ func TestTailHandsOverWhatIsInherited(t *testing.T) {
 			return nil
 		}}, func(_ int64, line []byte) error {
 			lines++
-			item, err := Parse(line)
+			item, err := record.Parse(line)
 			k.ok(err)
 			switch {
 			case item.Kind == format.KindBatch:
-				last, batch = item.ID, Record{Line: line}
+				last, batch = item.ID, record.Record{Line: line}
 			case item.BatchID() != "":
-				got, err := Resolve(line, batch)
+				got, err := record.Resolve(line, batch)
 				k.ok(err)
 				if item.BatchID() != last || batch.Line != nil && string(got.Asked) != whole[item.ID] || batch.Line == nil && len(got.Gone) == 0 {
 					t.Errorf("%s after %s: got %s, want %s", item.ID, last, got.Asked, whole[item.ID])
@@ -269,7 +270,7 @@ func TestRecordsOfBatchesComeAlong(t *testing.T) {
 		k.ok(JudgeExport(all))
 		for line := range bytes.Lines(all) {
 			if !bytes.HasPrefix(line, []byte(ExportPrefix)) {
-				item, err := Parse(line)
+				item, err := record.Parse(line)
 				k.ok(err)
 				ids = append(ids, item.ID)
 			}
@@ -311,7 +312,7 @@ func TestARecordOfABatchIsNoDecision(t *testing.T) {
 	k := keepLog(t)
 	entries, _ := aBatch("b1", "acme", 20, rand.New(rand.NewPCG(1, 1)).IntN)
 	mustAppend(t, k.log, entries...)
-	if page, err := k.log.Query(t.Context(), Query{Filter: Filter{Kind: format.KindBatch}, Limit: 10}); err != nil || len(page.Lines) != 1 || !bytes.Contains(page.Lines[0], []byte(`"id":"b1"`)) {
+	if page, err := k.log.Query(t.Context(), Query{Filter: record.Filter{Kind: format.KindBatch}, Limit: 10}); err != nil || len(page.Lines) != 1 || !bytes.Contains(page.Lines[0], []byte(`"id":"b1"`)) {
 		t.Errorf("by its kind: %d, %v", len(page.Lines), err)
 	}
 	line := k.log.mustLine(t, "b1.19")
@@ -325,7 +326,7 @@ func TestARecordOfABatchIsNoDecision(t *testing.T) {
 		t.Errorf("of a line that was read before: %+v, %v", r, err)
 	}
 	var b bytes.Buffer
-	_, err = exportOf(t.Context(), k.log, &b, ExportOptions{Filter: Filter{Decision: "allow"}})
+	_, err = exportOf(t.Context(), k.log, &b, ExportOptions{Filter: record.Filter{Decision: "allow"}})
 	k.ok(err)
 	k.ok(JudgeExport(b.Bytes()))
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/pdptest/bound"
 )
 
@@ -33,7 +34,7 @@ func appendStrict(b *testing.B, callers int) {
 	for g := range callers {
 		wg.Go(func() {
 			for n := left.Add(-1); n >= 0; n = left.Add(-1) {
-				if err := l.Append(context.Background(), []Entry{entry(fmt.Sprintf("0197f0c0-0000-7000-8000-%04d%08d", g, n))}); err != nil {
+				if err := l.Append(context.Background(), []record.Entry{entry(fmt.Sprintf("0197f0c0-0000-7000-8000-%04d%08d", g, n))}); err != nil {
 					b.Error(err)
 					return
 				}
@@ -64,7 +65,7 @@ func BenchmarkOpenMillion(b *testing.B) {
 	o := Options{}
 	l := mustOpen(b, data, o)
 	for n := 0; n < 1_000_000; n += 1000 {
-		entries := make([]Entry, 1000)
+		entries := make([]record.Entry, 1000)
 		for i := range entries {
 			entries[i] = entry(fmt.Sprintf("0197f0c0-0000-7000-8000-%012d", n+i))
 		}
@@ -100,7 +101,7 @@ func BenchmarkAttest(b *testing.B) {
 	l := mustOpen(b, b.TempDir(), Options{})
 	const records = 100_000
 	for n := 0; n < records; n += 1000 {
-		entries := make([]Entry, 1000)
+		entries := make([]record.Entry, 1000)
 		for i := range entries {
 			entries[i] = entry(fmt.Sprint(n + i))
 		}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"math/bits"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 	"strconv"
 	"strings"
 	"time"
@@ -205,7 +206,7 @@ func (e edge) begins(later edge, r tlog.HashReader) error {
 		return err
 	}
 	if err := tlog.CheckTree(proof, int64(later.size), grown, int64(e.size), root); err != nil {
-		return fmt.Errorf("%w: %w", ErrDamaged, err)
+		return fmt.Errorf("%w: %w", record.ErrDamaged, err)
 	}
 	return nil
 }
@@ -248,7 +249,7 @@ func joinHashes(hashes []tlog.Hash) []byte {
 
 func splitHashes(b []byte) ([]tlog.Hash, error) {
 	if len(b)%tlog.HashSize != 0 {
-		return nil, fmt.Errorf("%w: a list of hashes has %d bytes", ErrDamaged, len(b))
+		return nil, fmt.Errorf("%w: a list of hashes has %d bytes", record.ErrDamaged, len(b))
 	}
 	hashes := make([]tlog.Hash, len(b)/tlog.HashSize)
 	for i := range hashes {

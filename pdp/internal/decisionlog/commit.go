@@ -13,6 +13,7 @@ import (
 
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/journal"
+	"policy-service/pdp/internal/decisionlog/record"
 )
 
 // tail is the end of the log as the writer knows it: all that it needs to go on.
@@ -243,7 +244,7 @@ func readJournaled(version, value []byte) (j journaled, err error) {
 	}
 	n := len(j.id)
 	if len(value) != n+8 && len(value) != n+16 {
-		return j, fmt.Errorf("%w: it does not say which journal it has records in", ErrDamaged)
+		return j, fmt.Errorf("%w: it does not say which journal it has records in", record.ErrDamaged)
 	}
 	copy(j.id[:], value)
 	j.number, _ = readNumber(value[n : n+8])

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 	"sync"
 	"testing"
 )
@@ -38,7 +39,7 @@ func TestCopy(t *testing.T) {
 	for n := range 8 {
 		appends.Go(func() {
 			for k := range 25 {
-				if err := l.Append(t.Context(), []Entry{entry(fmt.Sprintf("at-once-%d-%d", n, k))}); err != nil {
+				if err := l.Append(t.Context(), []record.Entry{entry(fmt.Sprintf("at-once-%d-%d", n, k))}); err != nil {
 					t.Error(err)
 				}
 			}

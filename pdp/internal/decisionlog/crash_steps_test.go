@@ -25,6 +25,7 @@ import (
 
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/journal"
+	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/pdptest/night"
 )
 
@@ -223,7 +224,7 @@ func appendUntilStep(data, plan string) {
 
 // callOf are two records: small ones for the journal, some that fill it soon, some that are too large for it, and some
 // that do not go into it at all.
-func callOf(id string, n int) []Entry {
+func callOf(id string, n int) []record.Entry {
 	first, second := entry(id+".0"), entry(id+".1")
 	size := 0
 	switch n % 6 {
@@ -232,10 +233,10 @@ func callOf(id string, n int) []Entry {
 	case 4:
 		size = callBytes
 	case 5:
-		second = Entry{ID: id + ".1", Kind: format.KindAdmin, Event: "data_read"}
+		second = record.Entry{ID: id + ".1", Kind: format.KindAdmin, Event: "data_read"}
 	}
 	first.Request.Context = jsontext.Value(`"` + strings.Repeat("x", size) + `"`)
-	return []Entry{first, second}
+	return []record.Entry{first, second}
 }
 
 // TestRemovalsAreKilled kills a process that redacts and retires, at any moment. The log it leaves verifies, and what it
@@ -273,7 +274,7 @@ func removeForEver(data string) {
 	}
 	for i := 0; err == nil; i++ {
 		id := fmt.Sprintf("%d-%d", os.Getpid(), i)
-		err = l.Append(context.Background(), []Entry{entryOf(id, true), entryOf(id+"-b", false)})
+		err = l.Append(context.Background(), []record.Entry{entryOf(id, true), entryOf(id+"-b", false)})
 		if err == nil && i%2 == 0 {
 			if err = l.Redact(context.Background(), "", id, "on request"); err == nil {
 				fmt.Println("gone " + id)

@@ -8,6 +8,7 @@ import (
 
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 )
 
 // TestNoLogBeginsInThePlaceOfAnother: where anything of a log is left and its segments do not reach as far as it says, no
@@ -86,7 +87,7 @@ func appendTo(t *testing.T, data string) {
 	t.Helper()
 	log, err := decisionlog.Open(data, decisionlog.Options{})
 	if err == nil {
-		err = log.Append(t.Context(), []decisionlog.Entry{{Kind: format.KindDecision, Tenant: "t", Decision: &decisionlog.Decision{}}})
+		err = log.Append(t.Context(), []record.Entry{{Kind: format.KindDecision, Tenant: "t", Decision: &record.Decision{}}})
 		err = errors.Join(err, log.Close())
 	}
 	must(t, err)

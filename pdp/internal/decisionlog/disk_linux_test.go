@@ -19,6 +19,7 @@ import (
 
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/journal"
+	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/pdptest/memorydisk"
 )
 
@@ -45,7 +46,7 @@ func (d *disk) untilFails(t *testing.T) {
 	t.Helper()
 	for range 100_000 {
 		id := fmt.Sprint("id", len(d.ids))
-		if err := d.l.Append(t.Context(), []Entry{entry(id)}); err == nil {
+		if err := d.l.Append(t.Context(), []record.Entry{entry(id)}); err == nil {
 			d.ids = append(d.ids, id)
 		} else if errors.Is(err, ErrUnavailable) {
 			if told := <-d.state; told == nil { // before who waits
@@ -78,7 +79,7 @@ func (d *disk) resumes(t *testing.T) {
 		case <-deadline.Done():
 			t.Fatalf("it does not resume: %+v", d.l.Status())
 		}
-		err := d.l.Append(t.Context(), []Entry{{Kind: format.KindAdmin, Event: "again"}}) // which waits in best effort, too
+		err := d.l.Append(t.Context(), []record.Entry{{Kind: format.KindAdmin, Event: "again"}}) // which waits in best effort, too
 		if err == nil {
 			return
 		}
@@ -256,7 +257,7 @@ func TestBestEffort(t *testing.T) {
 	d := onDisk(t, memorydisk.New(t, "size=3m"), Options{Mode: BestEffort, Journal: journal.Options{Size: journal.MinSize}})
 	remove, sent := ballast(t, d.dir), 0
 	for ; d.l.Status().Dropped == 0; sent++ {
-		must(t, d.l.Append(t.Context(), []Entry{entry(fmt.Sprint(sent))}))
+		must(t, d.l.Append(t.Context(), []record.Entry{entry(fmt.Sprint(sent))}))
 		if sent%50 == 0 { // so that it is the disk that is full, and not the queue
 			if err := d.l.Flush(t.Context()); err != nil && !errors.Is(err, ErrUnavailable) {
 				t.Fatal(err)

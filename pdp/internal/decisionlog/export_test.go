@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 	"strings"
 	"testing"
 )
@@ -20,7 +21,7 @@ func TestExportFiltered(t *testing.T) {
 	}
 	k.ok(k.log.Redact(t.Context(), "", "r-17", "on request"))
 	k.gone[18] = format.WhyRedacted // after log_created
-	got, done := k.export(ExportOptions{Filter: Filter{Tenant: "acme"}, Proofs: true})
+	got, done := k.export(ExportOptions{Filter: record.Filter{Tenant: "acme"}, Proofs: true})
 	// 19 decisions, and the redaction of the twentieth, which is the tenant's too.
 	if len(got) != 20 || done.Records != 20 || done.Redacted != 1 || done.Skipped+21 != done.Size {
 		t.Errorf("%d records, %+v", len(got), done)
@@ -60,7 +61,7 @@ func TestExportAsTable(t *testing.T) {
 func TestExportRefuses(t *testing.T) {
 	t.Parallel()
 	k := keepLog(t)
-	for _, o := range []ExportOptions{{Format: "xml"}, {Filter: Filter{Decision: "maybe"}}} {
+	for _, o := range []ExportOptions{{Format: "xml"}, {Filter: record.Filter{Decision: "maybe"}}} {
 		if _, err := exportOf(t.Context(), k.log, &bytes.Buffer{}, o); err == nil {
 			t.Errorf("%+v was exported", o)
 		}
@@ -82,7 +83,7 @@ func TestDataDirectory(t *testing.T) {
 	k.ok(err)
 	entry := entryOf("with-bundle", true)
 	entry.Decision.Bundle = digest
-	err = k.log.Append(t.Context(), []Entry{entry})
+	err = k.log.Append(t.Context(), []record.Entry{entry})
 	k.ok(err)
 	old, err := k.log.Checkpoint(t.Context())
 	k.ok(err)
@@ -114,7 +115,7 @@ func TestDataDirectory(t *testing.T) {
 		t.Errorf("%d lines:\n%s", n, &proof)
 	}
 	var seen []int64
-	cursor, err := Tail(t.Context(), k.data, TailOptions{After: -1, Filter: Filter{Kind: format.KindDecision}}, func(n int64, _ []byte) error {
+	cursor, err := Tail(t.Context(), k.data, TailOptions{After: -1, Filter: record.Filter{Kind: format.KindDecision}}, func(n int64, _ []byte) error {
 		seen = append(seen, n)
 		return nil
 	})

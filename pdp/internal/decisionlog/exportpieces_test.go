@@ -5,6 +5,7 @@ import (
 	"encoding/csv"
 	"encoding/json"
 	"math/rand/v2"
+	"policy-service/pdp/internal/decisionlog/record"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,7 +26,7 @@ func TestExportInPieces(t *testing.T) {
 	k, _ := batchLog(t, r)
 	odd := entryOf("odd", true)
 	odd.Request.Subject = jsontext.Value(`{"type":"user","id":"=1, a cell\nof \"two\" lines"}`)
-	err := k.log.Append(t.Context(), []Entry{odd})
+	err := k.log.Append(t.Context(), []record.Entry{odd})
 	k.ok(err)
 	for _, next := range []string{"grown", "rotated"} {
 		_, err := k.log.Checkpoint(t.Context())

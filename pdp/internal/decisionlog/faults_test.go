@@ -20,6 +20,7 @@ import (
 
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/journal"
+	"policy-service/pdp/internal/decisionlog/record"
 )
 
 // operation is something that is done to a log, in steps. What happens between them is for a fault to say.
@@ -243,7 +244,7 @@ func (k *kept) life() []step {
 			e := entry(fmt.Sprint(i))
 			e.Request.Context = []byte(`"` + strings.Repeat("x", 1+i%4*9_000) + `"`)
 			if i == 13 { // which is not for the journal
-				e = Entry{ID: e.ID, Kind: format.KindAdmin, Event: "data_read"}
+				e = record.Entry{ID: e.ID, Kind: format.KindAdmin, Event: "data_read"}
 			}
 			err := k.ask(e)
 			if i == 16 && err == nil {
@@ -256,7 +257,7 @@ func (k *kept) life() []step {
 }
 
 // ask has one record, and keeps in mind whether that was answered.
-func (k *kept) ask(entries ...Entry) error {
+func (k *kept) ask(entries ...record.Entry) error {
 	err := k.log.Append(k.Context(), entries)
 	k.hooks.mu.Lock()
 	defer k.hooks.mu.Unlock()
@@ -268,7 +269,7 @@ func (k *kept) ask(entries ...Entry) error {
 
 // pend has decisions on record in one call, and does not look for them: at first only the journal has them.
 func (k *kept) pend(ids ...string) error {
-	var entries []Entry
+	var entries []record.Entry
 	for _, id := range ids {
 		entries = append(entries, entryOf(id, true))
 	}

@@ -6,24 +6,25 @@ import (
 	"go.etcd.io/bbolt"
 
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 )
 
 // Batch is the record that a record inherits from. It has no Line if the record inherits
 // nothing and if the content of the other is gone. Both stand in the same segment.
-func (r *Reader) Batch(line []byte) (batch Record, err error) {
-	item, err := Parse(line)
+func (r *Reader) Batch(line []byte) (batch record.Record, err error) {
+	item, err := record.Parse(line)
 	if err != nil || item.BatchID() == "" {
-		return Record{}, err
+		return record.Record{}, err
 	}
 	s, err := r.find(item.Sequence)
 	if errors.Is(err, ErrGone) { // dropped since the line was read
-		return Record{}, nil
+		return record.Record{}, nil
 	}
 	if err != nil {
-		return Record{}, err
+		return record.Record{}, err
 	}
 	err = r.view(s, func(tx *bbolt.Tx) error {
-		batch = Record{}
+		batch = record.Record{}
 		sequence, found := readNumber(tx.Bucket([]byte(format.BucketIDs)).Get([]byte(item.BatchID())))
 		if !found || sequence >= item.Sequence {
 			return nil
@@ -35,32 +36,32 @@ func (r *Reader) Batch(line []byte) (batch Record, err error) {
 		return err
 	})
 	if err != nil || batch.Line == nil {
-		return Record{}, err
+		return record.Record{}, err
 	}
 	return batch, item.CheckBatch(batch.Line)
 }
 
 // Recorded reads a record of this log with what it inherits.
-func (r *Reader) Recorded(line []byte) (Recorded, error) {
+func (r *Reader) Recorded(line []byte) (record.Recorded, error) {
 	batch, err := r.Batch(line)
 	if err != nil {
-		return Recorded{}, err
+		return record.Recorded{}, err
 	}
-	return Resolve(line, batch)
+	return record.Resolve(line, batch)
 }
 
 // find finds the record of an id, or the one that has the question of that id.
-func find(id string, byID func(string) (Record, error)) (Record, error) {
+func find(id string, byID func(string) (record.Record, error)) (record.Record, error) {
 	found, err := byID(id)
 	if !errors.Is(err, ErrNotFound) {
 		return found, err
 	}
-	for _, of := range PossibleIDsOf(id) {
+	for _, of := range record.PossibleIDsOf(id) {
 		r, none := byID(of)
 		if none != nil {
 			continue
 		}
-		if parsed, wrong := Parse(r.Line); wrong == nil && parsed.Kind == format.KindPossible && parsed.Asks(id) {
+		if parsed, wrong := record.Parse(r.Line); wrong == nil && parsed.Kind == format.KindPossible && parsed.Asks(id) {
 			return r, nil
 		}
 	}
@@ -68,13 +69,13 @@ func find(id string, byID func(string) (Record, error)) (Record, error) {
 }
 
 // Find is [Reader.ByID], which also finds the record that has the question of an id.
-func (r *Reader) Find(id string) (Record, error) { return find(id, r.ByID) }
+func (r *Reader) Find(id string) (record.Record, error) { return find(id, r.ByID) }
 
 // Find is [Snapshot.ByID], which also finds the record that has the question of an id.
-func (s *Snapshot) Find(id string) (Record, error) { return find(id, s.ByID) }
+func (s *Snapshot) Find(id string) (record.Record, error) { return find(id, s.ByID) }
 
 // Find is [Log.ByID], which also finds the record that has the question of an id.
-func (l *Log) Find(id string) (Record, error) { return find(id, l.ByID) }
+func (l *Log) Find(id string) (record.Record, error) { return find(id, l.ByID) }
 
 // Sieve makes a Sieve for lines of this log.
-func (r *Reader) Sieve(f Filter) *Sieve { return NewSieve(f, r.Recorded) }
+func (r *Reader) Sieve(f record.Filter) *record.Sieve { return record.NewSieve(f, r.Recorded) }

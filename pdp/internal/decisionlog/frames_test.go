@@ -15,6 +15,7 @@ import (
 
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/journal"
+	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/internal/plainfile"
 )
 
@@ -79,7 +80,7 @@ func TestCallsShareAFrame(t *testing.T) {
 	var calls sync.WaitGroup
 	ask := func(id string) {
 		calls.Go(func() {
-			if err := l.Append(t.Context(), []Entry{entry(id)}); err != nil {
+			if err := l.Append(t.Context(), []record.Entry{entry(id)}); err != nil {
 				t.Error(err)
 			}
 		})
@@ -106,11 +107,11 @@ func TestACallerDoesNotWaitForTheFrame(t *testing.T) {
 	l := mustOpen(t, memory(t), Options{Journal: holding(&gate)})
 	gate.Lock()
 	first := make(chan error, 1)
-	go func() { first <- l.Append(t.Context(), []Entry{entry("flies")}) }()
+	go func() { first <- l.Append(t.Context(), []record.Entry{entry("flies")}) }()
 	queued(t, l, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	second := make(chan error, 1)
-	go func() { second <- l.Append(ctx, []Entry{entry("waits")}) }()
+	go func() { second <- l.Append(ctx, []record.Entry{entry("waits")}) }()
 	queued(t, l, 2)
 	cancel()
 	if err := <-second; !errors.Is(err, ErrUnavailable) {
@@ -154,7 +155,7 @@ func TestAFullJournalGoesOn(t *testing.T) {
 			for i := range each {
 				e := entry(fmt.Sprintf("%d-%d", caller, i))
 				e.Request.Context = []byte(`{"text":"` + text + `"}`)
-				if err := l.Append(t.Context(), []Entry{e}); err != nil {
+				if err := l.Append(t.Context(), []record.Entry{e}); err != nil {
 					t.Error(err)
 				}
 			}
@@ -193,7 +194,7 @@ func TestFramesLeaveTimeForOthers(t *testing.T) {
 				for range left {
 					e := entry(fmt.Sprint(number.Add(1)))
 					e.Request.Context = []byte(`{"text":"` + text + `"}`)
-					if err := l.Append(t.Context(), []Entry{e}); err != nil {
+					if err := l.Append(t.Context(), []record.Entry{e}); err != nil {
 						t.Error(err)
 					}
 				}
@@ -221,7 +222,9 @@ func TestFramesLeaveTimeForOthers(t *testing.T) {
 	}})
 	answered := make(chan error, 2)
 	say := func(id string) {
-		go func() { answered <- l.Append(t.Context(), []Entry{{ID: id, Kind: format.KindAdmin, Event: "said"}}) }()
+		go func() {
+			answered <- l.Append(t.Context(), []record.Entry{{ID: id, Kind: format.KindAdmin, Event: "said"}})
+		}()
 	}
 	busy.Store(true)
 	say("first")
@@ -259,7 +262,7 @@ func TestNobodyWaitsForALogThatEnded(t *testing.T) {
 	l := mustOpen(t, memory(t), o)
 	mustAppend(t, l, entry("before"))
 	broken.Store(true)
-	if err := l.Append(t.Context(), []Entry{entry("refused")}); !errors.Is(err, ErrUnavailable) || !errors.Is(err, failing) {
+	if err := l.Append(t.Context(), []record.Entry{entry("refused")}); !errors.Is(err, ErrUnavailable) || !errors.Is(err, failing) {
 		t.Errorf("got %v", err)
 	}
 	if _, err := l.ByID("before"); err != nil && !errors.Is(err, ErrUnavailable) {
@@ -271,7 +274,7 @@ func TestNobodyWaitsForALogThatEnded(t *testing.T) {
 	if _, err := l.ByID("before"); err == nil {
 		t.Error("a closed log was read")
 	}
-	if err := l.Append(t.Context(), []Entry{entry("late")}); !errors.Is(err, ErrClosed) {
+	if err := l.Append(t.Context(), []record.Entry{entry("late")}); !errors.Is(err, ErrClosed) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -300,7 +303,7 @@ func TestABacklogIsFilledBeforeAFileIsFull(t *testing.T) {
 		big := entryOf("", true)
 		big.RequestID = strings.Repeat("x", callBytes-2000)
 		for n := range 3 * journal.DefaultSize / 4 / callBytes {
-			if err := l.Append(t.Context(), []Entry{big}); err != nil {
+			if err := l.Append(t.Context(), []record.Entry{big}); err != nil {
 				return err
 			}
 			if n == 0 {
@@ -332,7 +335,7 @@ func TestAFullFileIsFilled(t *testing.T) {
 	had := l.Size()
 	for n := range journal.MinSize / (20 << 10) {
 		large.ID = fmt.Sprint("id", n)
-		must(t, l.Append(t.Context(), []Entry{large}))
+		must(t, l.Append(t.Context(), []record.Entry{large}))
 		f := l.writer.frames
 		f.mu.Lock()
 		f.backlog.due.Stop() // so that nothing is filled because it is time

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"policy-service/pdp/internal/decisionlog/record"
 	"testing"
 )
 
@@ -12,7 +13,7 @@ func TestReadersAskWhetherToGoOn(t *testing.T) {
 	t.Parallel()
 	l := mustOpen(t, memory(t), Options{})
 	const parts = 4
-	var entries []Entry
+	var entries []record.Entry
 	for n := range parts * readRecords {
 		entries = append(entries, entry(fmt.Sprint(n)))
 	}

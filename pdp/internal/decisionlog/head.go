@@ -9,6 +9,7 @@ import (
 
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/journal"
+	"policy-service/pdp/internal/decisionlog/record"
 )
 
 // The causes of an unsigned tail.
@@ -21,13 +22,13 @@ const (
 const maxTails = 100
 
 // readTails reads the tails that a segment names, and those before it.
-func readTails(tx *bbolt.Tx) (all []UnsignedTail) {
+func readTails(tx *bbolt.Tx) (all []record.UnsignedTail) {
 	c := tx.Bucket([]byte(format.BucketRecords)).Cursor()
 	for k, line := c.First(); k != nil; k, line = c.Next() {
 		if !bytes.Contains(line, []byte(`"`+format.EventUnsigned)) {
 			continue
 		}
-		if r, err := Parse(line); err == nil {
+		if r, err := record.Parse(line); err == nil {
 			all = append(all, r.UnsignedTails()...)
 		}
 	}
@@ -97,7 +98,7 @@ func (w *writer) settle() []*call {
 	if cause == "" || from >= to {
 		return nil
 	}
-	found := UnsignedTail{from, to - 1, cause}
+	found := record.UnsignedTail{From: from, To: to - 1, Cause: cause}
 	w.tails = append(w.tails, found)
 	return []*call{w.own("", format.EventUnsigned, found)}
 }

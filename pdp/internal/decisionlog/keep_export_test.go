@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"io"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 	"time"
 
 	"golang.org/x/mod/sumdb/tlog"
@@ -29,7 +30,7 @@ var (
 // ExportOptions are export.Options.
 type ExportOptions struct {
 	Format  string
-	Filter  Filter
+	Filter  record.Filter
 	Proofs  bool
 	Bundles bool
 	BOM     bool
@@ -47,8 +48,8 @@ type Exported struct {
 // TailOptions are export.TailOptions.
 type TailOptions struct {
 	After, Last int64
-	Filter      Filter
-	Inherited   func(id string, batch Record) error
+	Filter      record.Filter
+	Inherited   func(id string, batch record.Record) error
 	Every       time.Duration
 }
 

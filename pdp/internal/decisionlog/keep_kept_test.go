@@ -1,6 +1,7 @@
 package decisionlog
 
 import (
+	"policy-service/pdp/internal/decisionlog/record"
 	"testing"
 	"time"
 )
@@ -40,7 +41,7 @@ func TestHashesDoNotCrowdOutRecords(t *testing.T) {
 	t.Parallel()
 	k := keepLog(t)
 	for range 3 {
-		entries := make([]Entry, 2000)
+		entries := make([]record.Entry, 2000)
 		for i := range entries {
 			entries[i] = entryOf("", true)
 		}
@@ -75,7 +76,7 @@ func TestRunsDoNotCrowdOutRecords(t *testing.T) {
 	t.Parallel()
 	k := keepLog(t)
 	for range 12 {
-		entries := make([]Entry, 200)
+		entries := make([]record.Entry, 200)
 		for i := range entries {
 			entries[i] = entryOf("", true)
 		}

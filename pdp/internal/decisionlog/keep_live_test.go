@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 	"sync"
 	"testing"
 	"time"
@@ -67,7 +68,7 @@ func TestRemovalsKeepNobodyWaiting(t *testing.T) {
 	for w := range 4 {
 		wg.Go(func() {
 			for i := range 50 {
-				if err := k.log.Append(t.Context(), []Entry{entryOf(fmt.Sprintf("w-%d-%d", w, i), true)}); err != nil {
+				if err := k.log.Append(t.Context(), []record.Entry{entryOf(fmt.Sprintf("w-%d-%d", w, i), true)}); err != nil {
 					t.Error(err)
 				}
 				// Its segment may be retired by then.

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 	"slices"
 	"strings"
 	"sync"
@@ -147,7 +148,7 @@ func (k *kept) look() {
 // append records decisions, each with a secret of its own.
 func (k *kept) append(ids ...string) {
 	k.Helper()
-	var entries []Entry
+	var entries []record.Entry
 	for _, id := range ids {
 		entries = append(entries, entryOf(id, len(id)%2 == 0))
 	}
@@ -155,19 +156,19 @@ func (k *kept) append(ids ...string) {
 	k.look()
 }
 
-func entryOf(id string, allow bool) Entry {
+func entryOf(id string, allow bool) record.Entry {
 	tenant := "default"
 	if strings.HasSuffix(id, "7") {
 		tenant = "acme"
 	}
-	return Entry{ID: id, Kind: format.KindDecision, Tenant: tenant, Caller: "key:pep",
-		Request: &Request{
+	return record.Entry{ID: id, Kind: format.KindDecision, Tenant: tenant, Caller: "key:pep",
+		Request: &record.Request{
 			Subject:  jsontext.Value(fmt.Sprintf(`{"type":"user","id":"subject-of-%s"}`, id)),
 			Action:   jsontext.Value(`{"name":"read"}`),
 			Resource: jsontext.Value(`{"type":"doc","id":"plan"}`),
 			Context:  jsontext.Value(fmt.Sprintf(`{"note":"content-of-%s"}`, id)),
 		},
-		Decision: &Decision{Allow: allow, Determining: []string{"p1"}}}
+		Decision: &record.Decision{Allow: allow, Determining: []string{"p1"}}}
 }
 
 // check compares the log with the lines it is to have.
@@ -238,7 +239,7 @@ func (k *kept) holding(secrets ...string) map[string][]string {
 }
 
 type seenSalt struct {
-	Recorded
+	record.Recorded
 	Salt string `json:"salt"`
 }
 

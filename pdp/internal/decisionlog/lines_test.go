@@ -14,6 +14,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/pdptest/night"
 )
 
@@ -120,14 +121,14 @@ func someValue(r *rand.Rand, depth int) any {
 }
 
 // someEntry draws an entry of any kind with any members, and with such texts.
-func someEntry(r *rand.Rand, text func(*rand.Rand) string) (e Entry) {
+func someEntry(r *rand.Rand, text func(*rand.Rand) string) (e record.Entry) {
 	filled(r, reflect.ValueOf(&e).Elem(), text)
 	e.Kind, e.Questions = []string{format.KindDecision, format.KindSearch, format.KindBatch, format.KindAdmin, format.KindReceipt, format.KindPossible}[r.IntN(6)], nil
 	if (e.Kind == format.KindDecision || e.Kind == format.KindPossible) && e.Decision == nil {
-		e.Decision = &Decision{}
+		e.Decision = &record.Decision{}
 	}
 	if e.Kind == format.KindSearch && e.Search == nil {
-		e.Search = &Search{}
+		e.Search = &record.Search{}
 	}
 	if e.Search != nil && e.Decision != nil {
 		e.Search.Bundle = "" // a line has one
@@ -139,12 +140,12 @@ func someEntry(r *rand.Rand, text func(*rand.Rand) string) (e Entry) {
 }
 
 // asking makes of an entry one of questions about what is possible.
-func asking(r *rand.Rand, e *Entry, text func(*rand.Rand) string) {
-	e.Kind, e.Search, e.Decision, e.Questions = format.KindPossible, nil, nil, &Questions{Bundle: text(r)}
-	e.Request = &Request{Asked: &evaluation.Request{}}
+func asking(r *rand.Rand, e *record.Entry, text func(*rand.Rand) string) {
+	e.Kind, e.Search, e.Decision, e.Questions = format.KindPossible, nil, nil, &record.Questions{Bundle: text(r)}
+	e.Request = &record.Request{Asked: &evaluation.Request{}}
 	filled(r, reflect.ValueOf(&e.Questions.Same).Elem(), text)
 	for n := range r.IntN(5) {
-		q := Question{N: n, Request: &Request{Asked: &evaluation.Request{}}, Decision: &Decision{}}
+		q := record.Question{N: n, Request: &record.Request{Asked: &evaluation.Request{}}, Decision: &record.Decision{}}
 		filled(r, reflect.ValueOf(q.Request.Asked).Elem(), text)
 		filled(r, reflect.ValueOf(q.Decision).Elem(), text)
 		q.Decision.Possible, q.Decision.Bundle = evaluation.PossibilityOf(r.IntN(2) == 0), ""
@@ -155,7 +156,7 @@ func asking(r *rand.Rand, e *Entry, text func(*rand.Rand) string) {
 var saltOfLine = regexp.MustCompile(`,"salt":"[A-Za-z0-9_-]{22}"}$`)
 
 // lineMade is the line of an entry without its salt. It has no line if a value in it is no JSON.
-func lineMade(e Entry, sequence uint64, at time.Time, behind bool) (string, error) {
+func lineMade(e record.Entry, sequence uint64, at time.Time, behind bool) (string, error) {
 	p, err := prepare(&e, e.ID, Options{}.withDefaults().Kinds)
 	if err != nil {
 		return "", err
@@ -165,7 +166,7 @@ func lineMade(e Entry, sequence uint64, at time.Time, behind bool) (string, erro
 }
 
 // checkLine reads the line of an entry: it is one JSON object without whitespace and doubles, and says what the entry does.
-func checkLine(t *testing.T, e Entry, sequence uint64, at time.Time, behind bool) {
+func checkLine(t *testing.T, e record.Entry, sequence uint64, at time.Time, behind bool) {
 	t.Helper()
 	p, err := prepare(&e, e.ID, Options{}.withDefaults().Kinds)
 	if err != nil {
@@ -185,7 +186,7 @@ func checkLine(t *testing.T, e Entry, sequence uint64, at time.Time, behind bool
 	if y := e.Now.UTC().Year(); y > 9999 || at.Year() > 9999 {
 		return // which cannot be read
 	}
-	got, err := Parse([]byte(line))
+	got, err := record.Parse([]byte(line))
 	must(t, err)
 	says := func(name string, got, want any) {
 		t.Helper()
@@ -222,7 +223,7 @@ func checkLine(t *testing.T, e Entry, sequence uint64, at time.Time, behind bool
 }
 
 // valuesOf are the finished JSON values in an entry.
-func valuesOf(e *Entry) []jsontext.Value {
+func valuesOf(e *record.Entry) []jsontext.Value {
 	all := []jsontext.Value{e.Details}
 	if q := e.Request; q != nil {
 		all = append(all, q.Subject, q.Action, q.Resource, q.Context)
@@ -262,7 +263,7 @@ func FuzzLinesSayWhatIsOnRecord(f *testing.F) {
 }
 
 // refused reports whether an entry has no line.
-func refused(e Entry) bool {
+func refused(e record.Entry) bool {
 	_, err := lineMade(e, 0, time.Time{}, false)
 	return err != nil
 }

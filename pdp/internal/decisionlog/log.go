@@ -7,7 +7,7 @@
 // together in bbolt files, the segments, of which only the last is written to.
 //
 // Package format specifies the files. writer.go and commit.go write them, and tail.go opens them again. rotate.go seals
-// segments. removal.go takes content out of them. [Reader] and [Recorded] read them, and all else
+// segments. removal.go takes content out of them. [Reader] and [record.Recorded] read them, and all else
 // reads through these two: exports, reports and the index have rooms of their own.
 //
 // The package refuses to judge what it keeps: it masks nothing, and never serialises a line a
@@ -26,6 +26,7 @@ import (
 	"policy-service/pdp/internal/boltfile"
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/index"
+	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/internal/plainfile"
 )
 
@@ -42,7 +43,7 @@ type Log struct {
 	removals removals
 	tiles    tiles
 	lock     *os.File
-	found    []UnsignedTail
+	found    []record.UnsignedTail
 	origin   string
 	before   time.Time
 }
@@ -54,7 +55,7 @@ func (l *Log) Origin() string { return l.origin }
 func (l *Log) Before() time.Time { return l.before }
 
 // Unsigned are the records that this start found without a checkpoint and without a MAC, which are named now.
-func (l *Log) Unsigned() []UnsignedTail { return l.found }
+func (l *Log) Unsigned() []record.UnsignedTail { return l.found }
 
 // Open opens the log in a data directory, or creates it. If its journal is damaged, the error is [ErrLost].
 func Open(data string, options Options) (*Log, error) {
@@ -154,7 +155,7 @@ func (l *Log) abandon() {
 // durable, and each read of the log finds them. If ctx ends first, or the error is ErrUnavailable, they
 // may be on record or not: nothing may be answered that depends on it. All entries have the same caller.
 // If that caller is at a bound, the error is a [*RoomError]; see [Log.Limit].
-func (l *Log) Append(ctx context.Context, entries []Entry) error {
+func (l *Log) Append(ctx context.Context, entries []record.Entry) error {
 	if len(entries) == 0 {
 		return nil
 	}
@@ -207,14 +208,14 @@ func (l *Log) Append(ctx context.Context, entries []Entry) error {
 
 // Withdraw puts on record that a decision was never answered, once for each decision. The record counts toward the account of
 // a caller.
-func (l *Log) Withdraw(ctx context.Context, tenant, caller string, w Withdrawn) error {
-	e := Entry{ID: "withdrawn-" + w.Decision, Kind: format.KindAdmin, Tenant: tenant, Payer: caller, Event: format.EventWithdrawn}
+func (l *Log) Withdraw(ctx context.Context, tenant, caller string, w record.Withdrawn) error {
+	e := record.Entry{ID: "withdrawn-" + w.Decision, Kind: format.KindAdmin, Tenant: tenant, Payer: caller, Event: format.EventWithdrawn}
 	if known, err := l.Has(e.ID); known || err != nil {
 		return err
 	}
 	w.Reason = "its use was given back before it was settled, so nobody was answered"
-	e.Details = Details(w)
-	return l.Append(ctx, []Entry{e})
+	e.Details = record.Details(w)
+	return l.Append(ctx, []record.Entry{e})
 }
 
 // Flush returns when what was answered before is on record, also records that no caller waits for in best effort. What
@@ -243,11 +244,11 @@ func (l *Log) Has(id string) (bool, error) {
 }
 
 // ByID is [Reader.ByID] of all that was answered.
-func (l *Log) ByID(id string) (Record, error) {
+func (l *Log) ByID(id string) (record.Record, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), barrierWait)
 	defer cancel()
 	if err := l.barrier(ctx); err != nil {
-		return Record{}, err
+		return record.Record{}, err
 	}
 	return l.Reader.ByID(id)
 }

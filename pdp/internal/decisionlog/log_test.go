@@ -23,6 +23,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 )
 
 // must ends a test with an error.
@@ -41,7 +42,7 @@ func mustOpen(t testing.TB, data string, o Options) *Log {
 	return l
 }
 
-func mustAppend(t testing.TB, l *Log, entries ...Entry) uint64 {
+func mustAppend(t testing.TB, l *Log, entries ...record.Entry) uint64 {
 	t.Helper()
 	entries = slices.Clone(entries)
 	for i := range entries {
@@ -63,17 +64,17 @@ func sequenceOf(t testing.TB, l *Log, id string) uint64 {
 	return r.Sequence
 }
 
-func entry(id string) Entry {
-	return Entry{
+func entry(id string) record.Entry {
+	return record.Entry{
 		ID: id, Kind: format.KindDecision, Tenant: "default", Caller: "key:gateway", RequestID: "r-" + id,
 		Now: time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC),
-		Request: &Request{
+		Request: &record.Request{
 			Subject:  jsontext.Value(`{"type":"user","id":"alice"}`),
 			Action:   jsontext.Value(`{"name":"tool.invoke"}`),
 			Resource: jsontext.Value(`{"type":"tool","id":"tickets:create_ticket","properties":{"impact":"write"}}`),
 			Context:  jsontext.Value("{\"purpose\" : \"two\\nlines\",\n\"n\":1.0}"),
 		},
-		Decision: &Decision{Allow: true, Determining: []string{"tools/allow"}, Bundle: "h1:abc"},
+		Decision: &record.Decision{Allow: true, Determining: []string{"tools/allow"}, Bundle: "h1:abc"},
 	}
 }
 
@@ -161,7 +162,7 @@ func TestLine(t *testing.T) {
 	e.Decision.LeftOut = []evaluation.LeftOut{{ID: "o", Reason: evaluation.ObligationUnfilled}}
 	e.Decision.Discharged = []evaluation.Met{{ID: "a", Type: "approval_required", Approval: "x"}}
 	e.RequestID = "bad \xff utf"
-	first := mustAppend(t, l, e, Entry{ID: "two", Kind: format.KindSearch, Tenant: "t", Search: &Search{Query: evaluation.ActionSearch, Found: []string{"a"}, Examined: 3}})
+	first := mustAppend(t, l, e, record.Entry{ID: "two", Kind: format.KindSearch, Tenant: "t", Search: &record.Search{Query: evaluation.ActionSearch, Found: []string{"a"}, Examined: 3}})
 	want := []string{
 		`{"sequence":2,"id":"one","time":"2026-01-02T03:04:05.000000007Z","now":"2026-01-02T03:04:05.000000006Z","tenant":"default","kind":"decision","caller":"key:gateway","request_id":"bad ` + "\uFFFD" + ` utf",` +
 			`"request":{"subject":{"type":"user","id":"alice"},"action":{"name":"tool.invoke"},"resource":{"type":"tool","id":"tickets:create_ticket","properties":{"impact":"write"}},"context":{"purpose":"two\nlines","n":1.0}},` +
@@ -181,8 +182,8 @@ func TestLine(t *testing.T) {
 	if r, err := l.ByID("two"); err != nil || r.Sequence != first+1 {
 		t.Errorf("by id: %d, %v", r.Sequence, err)
 	}
-	for _, bad := range []Entry{{Kind: "other"}, {Kind: format.KindDecision}, {Kind: format.KindAdmin, Details: jsontext.Value("{")}, {Kind: format.KindAdmin, Event: strings.Repeat("x", format.MaxLine)}} {
-		if err := l.Append(t.Context(), []Entry{bad}); err == nil {
+	for _, bad := range []record.Entry{{Kind: "other"}, {Kind: format.KindDecision}, {Kind: format.KindAdmin, Details: jsontext.Value("{")}, {Kind: format.KindAdmin, Event: strings.Repeat("x", format.MaxLine)}} {
+		if err := l.Append(t.Context(), []record.Entry{bad}); err == nil {
 			t.Errorf("%.40v was recorded", bad)
 		}
 	}
@@ -211,7 +212,7 @@ func TestConcurrentAppendsShareCommits(t *testing.T) {
 		wg.Go(func() {
 			for i := range 30 {
 				id := fmt.Sprintf("%d-%d", g, i)
-				if err := l.Append(context.Background(), []Entry{entry(id + ".0"), entry(id + ".1")}); err != nil {
+				if err := l.Append(context.Background(), []record.Entry{entry(id + ".0"), entry(id + ".1")}); err != nil {
 					t.Error(err)
 					return
 				}
@@ -300,7 +301,7 @@ func TestCheckpointsWhileWritingFails(t *testing.T) {
 	l := mustOpen(t, memory(t), Options{})
 	mustAppend(t, l, entryOf("", true))
 	must(t, l.Rotate(t.Context()))
-	if err := l.writer.order(t.Context(), func() error { _ = l.writer.fail(ErrDamaged); return nil }); err != nil {
+	if err := l.writer.order(t.Context(), func() error { _ = l.writer.fail(record.ErrDamaged); return nil }); err != nil {
 		t.Fatal(err)
 	}
 	if c, err := l.LastCheckpoint(); !errors.Is(err, ErrUnavailable) {
@@ -320,7 +321,7 @@ func TestAnIDLeadsToItsFirstRecord(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	first := map[string]uint64{}
 	for sequence, round := l.Size(), 0; round < 60; round++ {
-		entries := make([]Entry, 1+r.IntN(20))
+		entries := make([]record.Entry, 1+r.IntN(20))
 		for n := range entries {
 			entries[n] = entry(fmt.Sprintf("%03d", r.IntN(400)))
 			if _, is := first[entries[n].ID]; !is {

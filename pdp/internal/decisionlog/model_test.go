@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"policy-service/pdp/internal/decisionlog/record"
 	"strings"
 	"testing"
 	"time"
@@ -78,7 +79,7 @@ func model(t *testing.T, random *rand.Rand, steps int, failing bool) {
 			disk.next(0, 0)
 			l = mustOpen(t, data, options)
 		default:
-			var entries []Entry
+			var entries []record.Entry
 			if random.IntN(3) == 0 {
 				entries, _ = aBatch(fmt.Sprintf("b%d", step), "default", random.IntN(30), random.IntN)
 			}
@@ -214,7 +215,7 @@ func damaged(t *testing.T, name string, bad []byte) error {
 	}
 	l, e := Open(data, Options{LockTimeout: time.Millisecond})
 	if e == nil {
-		e = l.Append(t.Context(), []Entry{entry("more")})
+		e = l.Append(t.Context(), []record.Entry{entry("more")})
 		_ = l.Close()
 	}
 	return errors.Join(err, e)

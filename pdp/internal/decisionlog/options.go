@@ -11,6 +11,7 @@ import (
 
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/journal"
+	"policy-service/pdp/internal/decisionlog/record"
 )
 
 // Mode says whether an answer waits for its record.
@@ -132,7 +133,7 @@ var (
 	ErrNotFound = errors.New("no such record")
 	// ErrLost: records that were answered for cannot be read, because the journal is damaged, or is not there. The
 	// error says which. [Recover] accepts that.
-	ErrLost = fmt.Errorf("%w", ErrDamaged)
+	ErrLost = fmt.Errorf("%w", record.ErrDamaged)
 	// ErrNewer: a later release wrote the log.
 	ErrNewer = journal.ErrNewer
 	// ErrNoLoss: the journal is not damaged, so there is no loss to accept.

@@ -19,6 +19,7 @@ import (
 
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/journal"
+	"policy-service/pdp/internal/decisionlog/record"
 )
 
 // diary is what a log wrote to its files, in order. From it a test makes what a disk can have if the power is cut.
@@ -442,9 +443,9 @@ func busy(t *testing.T, l *Log, seed uint64, tell func(id string)) {
 					size = callBytes // which is not for the journal
 				}
 				e.Request.Context = []byte(`"` + strings.Repeat("x", size) + `"`)
-				entries := []Entry{e}
+				entries := []record.Entry{e}
 				if random.IntN(15) == 0 {
-					entries = append(entries, Entry{ID: id + "+", Kind: format.KindAdmin, Event: "data_read"})
+					entries = append(entries, record.Entry{ID: id + "+", Kind: format.KindAdmin, Event: "data_read"})
 				}
 				if err := l.Append(context.Background(), entries); err != nil {
 					t.Error(err)

@@ -13,11 +13,12 @@ import (
 
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/index"
+	"policy-service/pdp/internal/decisionlog/record"
 )
 
 // waits reports whether Append returns only when an entry is durable, in best effort too:
 // otherwise one approval, or one use of a capability, could be spent twice.
-func waits(e *Entry) bool {
+func waits(e *record.Entry) bool {
 	d := e.Decision
 	return !slices.Contains([]string{format.KindDecision, format.KindPossible, format.KindSearch, format.KindBatch}, e.Kind) ||
 		d != nil && (len(d.Discharged) > 0 || d.Capability != nil && (d.Capability.Used || d.Capability.Grants))
@@ -25,7 +26,7 @@ func waits(e *Entry) bool {
 
 // refusable reports whether an entry may be refused if there is no room. Then nothing is answered.
 // There is always room for decisions of people about approvals, and for work on the log.
-func refusable(e *Entry) bool {
+func refusable(e *record.Entry) bool {
 	switch e.Kind {
 	case format.KindDecision, format.KindPossible, format.KindSearch, format.KindBatch, format.KindReceipt:
 		return true
@@ -42,7 +43,7 @@ type prepared struct {
 	body  []byte // the members from now to details, each with the comma before it; in the text
 	line  []byte // the finished line, in the text
 	terms index.Terms
-	keys  uint64 // see [Entry]
+	keys  uint64 // see [record.Entry]
 }
 
 // headRoom is the most that stands before the body, besides the id: sequence, time and clock_behind.
@@ -50,7 +51,7 @@ const headRoom = 128
 
 // prepare encodes an entry under an id. Text that is not UTF-8, as a header can hold, is
 // mended rather than refused: an answer must not depend on it.
-func prepare(e *Entry, id string, kinds []string) (p prepared, err error) {
+func prepare(e *record.Entry, id string, kinds []string) (p prepared, err error) {
 	if !slices.Contains(kinds, e.Kind) {
 		return p, fmt.Errorf("there is no kind of record %q", e.Kind)
 	}

@@ -13,12 +13,13 @@ import (
 
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/index"
+	"policy-service/pdp/internal/decisionlog/record"
 )
 
 // Query asks for a page of records. A cursor stands between two records: at n
 // before record n. It means the same whatever was appended meanwhile.
 type Query struct {
-	Filter Filter
+	Filter record.Filter
 	// Newest begins with the newest record and goes back.
 	Newest bool
 	// Cursor is where the page begins; [End] is after the newest record.
@@ -128,7 +129,7 @@ func (p *pager) firstFrom(from, to uint64) (at time.Time, sequence uint64, err e
 		if len(some) > 0 {
 			at, ok := timeOf(some[0].Line)
 			if !ok {
-				err = fmt.Errorf("record %d: %w: it has no time", some[0].Sequence, ErrDamaged)
+				err = fmt.Errorf("record %d: %w: it has no time", some[0].Sequence, record.ErrDamaged)
 			}
 			return at, some[0].Sequence, err
 		}
@@ -151,7 +152,7 @@ type pager struct {
 	reader    *Reader
 	index     *index.Index
 	query     Query
-	sieve     *Sieve
+	sieve     *record.Sieve
 	terms     [][]string // what the index can be asked for
 	low, high uint64     // what is still to be looked at
 	page      Page
@@ -285,7 +286,7 @@ func (p *pager) all(ctx context.Context, s *segment, low, high uint64) error {
 }
 
 // take adds those records that pass, or ends the page before one of them.
-func (p *pager) take(some []Record) error {
+func (p *pager) take(some []record.Record) error {
 	for _, r := range some {
 		p.page.Examined++
 		passes, err := p.sieve.Passes(r.Line)
@@ -316,13 +317,13 @@ func before(c *bbolt.Cursor, sequence uint64) (k, line []byte, step func() (k, v
 }
 
 // pick reads those of some records of a segment that have content.
-func (r *Reader) pick(s *segment, sequences []uint64) (out []Record, err error) {
+func (r *Reader) pick(s *segment, sequences []uint64) (out []record.Record, err error) {
 	err = r.view(s, func(tx *bbolt.Tx) error {
 		out = nil
 		b := tx.Bucket([]byte(format.BucketRecords))
 		for _, n := range sequences {
 			if text := b.Get(number(n)); text != nil {
-				out = append(out, Record{Sequence: n, Line: bytes.Clone(text)})
+				out = append(out, record.Record{Sequence: n, Line: bytes.Clone(text)})
 			}
 		}
 		return nil
@@ -332,7 +333,7 @@ func (r *Reader) pick(s *segment, sequences []uint64) (out []Record, err error) 
 
 // lines reads records with content of one segment in a span, the first ones or the
 // last ones, a few of them. None means that there are none.
-func (r *Reader) lines(s *segment, low, high uint64, newest bool, limit int) (out []Record, err error) {
+func (r *Reader) lines(s *segment, low, high uint64, newest bool, limit int) (out []record.Record, err error) {
 	err = r.view(s, func(tx *bbolt.Tx) error {
 		out = nil
 		c := tx.Bucket([]byte(format.BucketRecords)).Cursor()
@@ -346,7 +347,7 @@ func (r *Reader) lines(s *segment, low, high uint64, newest bool, limit int) (ou
 			if !ok || sequence < low || sequence >= high {
 				break
 			}
-			out, size = append(out, Record{Sequence: sequence, Line: bytes.Clone(text)}), size+len(text)
+			out, size = append(out, record.Record{Sequence: sequence, Line: bytes.Clone(text)}), size+len(text)
 		}
 		return nil
 	})

@@ -10,6 +10,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/pdptest/bound"
 )
 
@@ -30,7 +31,7 @@ func BenchmarkIndexCost(b *testing.B) {
 			for range callers {
 				wg.Go(func() {
 					for n := left.Add(-1); n >= 0; n = left.Add(-1) {
-						if err := l.Append(context.Background(), []Entry{typical(int(n))}); err != nil {
+						if err := l.Append(context.Background(), []record.Entry{typical(int(n))}); err != nil {
 							b.Error(err)
 							return
 						}
@@ -56,14 +57,14 @@ func BenchmarkIndexCost(b *testing.B) {
 
 // typical is a record as a gateway's: a tenth of the subjects and resources are seen
 // once only.
-func typical(n int) Entry {
+func typical(n int) record.Entry {
 	e := entry(fmt.Sprintf("0197f0c0-0000-7000-8000-%012d", n))
 	e.Tenant = fmt.Sprint("tenant-", n%10)
 	asked := &evaluation.Request{Action: evaluation.Action{Name: "tool.invoke"}}
 	asked.Subject = evaluation.Entity{Type: "user", ID: fmt.Sprint("user-", unique(n, 10_000)), Properties: ofSales}
 	asked.Resource = evaluation.Entity{Type: "tool", ID: fmt.Sprint("tool-", unique(n, 1000))}
 	asked.Context = ofSales
-	e.Request = &Request{Asked: asked}
+	e.Request = &record.Request{Asked: asked}
 	e.Decision.Allow = n%7 != 0
 	return e
 }
@@ -84,7 +85,7 @@ func BenchmarkQueryMillion(b *testing.B) {
 	defer func() { _ = l.Close() }()
 	const million = 1_000_000
 	for n := 0; n < million; n += 1000 {
-		entries := make([]Entry, 1000)
+		entries := make([]record.Entry, 1000)
 		for i := range entries {
 			entries[i] = typical(n + i)
 		}
@@ -106,7 +107,7 @@ func BenchmarkQueryMillion(b *testing.B) {
 		}
 		bound.Check(b, found.Median(), "ms-median", 20)
 	})
-	for name, f := range map[string]Filter{
+	for name, f := range map[string]record.Filter{
 		"time":           {From: begun.Add(took / 3), To: begun.Add(took / 2)},
 		"subject":        {Subject: "user-77"},
 		"subject-once":   {Subject: "user/user-20000"},

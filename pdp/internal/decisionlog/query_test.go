@@ -20,21 +20,22 @@ import (
 	"policy-service/evaluation"
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/index"
+	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/pdptest/night"
 )
 
 // randomEntry draws from few values, so that filters find some of them; slashes
 // and long ids are among them.
-func randomEntry(r *rand.Rand) Entry {
+func randomEntry(r *rand.Rand) record.Entry {
 	pick := func(from ...string) string { return from[r.IntN(len(from))] }
 	entity := func() jsontext.Value {
 		id := pick("a", "b", "c/d", "d", "x/c/d", string(bytes.Repeat([]byte("long"), 100)), "ü\\u0000")
 		return jsontext.Value(fmt.Sprintf(`{"type":"%s","id":"%s"}`, pick("user", "doc", "x"), id))
 	}
-	e := Entry{Kind: format.KindDecision, Tenant: pick("default", "acme", "a"), Caller: "key:pep",
-		Request: &Request{Subject: entity(), Action: jsontext.Value(`{"name":"` + pick("read", "write", "a") + `"}`), Resource: entity(),
+	e := record.Entry{Kind: format.KindDecision, Tenant: pick("default", "acme", "a"), Caller: "key:pep",
+		Request: &record.Request{Subject: entity(), Action: jsontext.Value(`{"name":"` + pick("read", "write", "a") + `"}`), Resource: entity(),
 			Context: jsontext.Value(fmt.Sprintf(`{"note":%q}`, bytes.Repeat([]byte("n"), r.IntN(300))))},
-		Decision: &Decision{Allow: r.IntN(2) == 0, Determining: []string{pick("p1", "p2"), pick("p2", "p3")}}}
+		Decision: &record.Decision{Allow: r.IntN(2) == 0, Determining: []string{pick("p1", "p2"), pick("p2", "p3")}}}
 	if r.IntN(5) == 0 {
 		e.Decision.Overruled, e.Decision.Determining = e.Decision.Determining, nil
 	}
@@ -46,25 +47,25 @@ func randomEntry(r *rand.Rand) Entry {
 		e.Decision.Obligations = []evaluation.Obligation{{ID: "o", Type: pick("log", format.ApprovalRequired), Properties: properties}}
 	}
 	if r.IntN(3) == 0 {
-		e.Decision.Capability = &Capability{ID: pick("cap_1", "cap_2"), Held: true}
+		e.Decision.Capability = &record.Capability{ID: pick("cap_1", "cap_2"), Held: true}
 	}
 	switch r.IntN(10) {
 	case 0:
-		e.Kind, e.Search, e.Decision = format.KindSearch, &Search{Query: "subject"}, nil
+		e.Kind, e.Search, e.Decision = format.KindSearch, &record.Search{Query: "subject"}, nil
 	case 1:
-		return Entry{Kind: format.KindAdmin, Event: pick("start", "stop"), Tenant: pick("", "acme")}
+		return record.Entry{Kind: format.KindAdmin, Event: pick("start", "stop"), Tenant: pick("", "acme")}
 	case 2:
-		return Receipt{Decision: pick("one", "two")}.Entry("acme", "key:pep")
+		return record.Receipt{Decision: pick("one", "two")}.Entry("acme", "key:pep")
 	case 3: // the names in it are nobody's
 		shared := jsontext.Value(`{"properties":{"id":"` + pick("a", "b") + `","name":"read","type":"user"}}`)
-		return Entry{Kind: format.KindBatch, Tenant: e.Tenant, Caller: e.Caller, Request: &Request{Subject: shared, Action: shared, Resource: shared, Context: e.Request.Context}}
+		return record.Entry{Kind: format.KindBatch, Tenant: e.Tenant, Caller: e.Caller, Request: &record.Request{Subject: shared, Action: shared, Resource: shared, Context: e.Request.Context}}
 	case 4:
-		e.Inherits, e.Request.Context = []string{pick(InheritsSubject, InheritsAction, InheritsResource), InheritsContext}, nil
+		e.Inherits, e.Request.Context = []string{pick(record.InheritsSubject, record.InheritsAction, record.InheritsResource), record.InheritsContext}, nil
 	}
 	return e
 }
 
-func randomFilter(r *rand.Rand, begun time.Time) (f Filter) {
+func randomFilter(r *rand.Rand, begun time.Time) (f record.Filter) {
 	set := func(to *string, from ...string) {
 		if r.IntN(4) == 0 {
 			*to = from[r.IntN(len(from))]
@@ -72,7 +73,7 @@ func randomFilter(r *rand.Rand, begun time.Time) (f Filter) {
 	}
 	set(&f.Tenant, "default", "acme", "nobody")
 	set(&f.Kind, format.KindDecision, format.KindSearch, format.KindBatch, format.KindAdmin, format.KindReceipt)
-	set(&f.Decision, Allow, Waiting, Deny)
+	set(&f.Decision, record.Allow, record.Waiting, record.Deny)
 	set(&f.Subject, "a", "user/a", "c/d", "x/c/d", "doc/x/c/d", "x/x/c/d", string(bytes.Repeat([]byte("long"), 100)), "ü\x00", "/", "nobody")
 	set(&f.Resource, "b", "doc/b", "d", "x/d")
 	set(&f.Action, "read", "a")
@@ -108,7 +109,7 @@ func pagesOf(t *testing.T, l *Log, q Query) (all [][]byte) {
 	}
 }
 
-func scanned(t *testing.T, l *Log, f Filter) (all [][]byte) {
+func scanned(t *testing.T, l *Log, f record.Filter) (all [][]byte) {
 	t.Helper()
 	for r, err := range l.Records(t.Context(), 0, l.Size()) {
 		must(t, err)
@@ -198,7 +199,7 @@ func TestQueryIsAScan(t *testing.T) {
 	}
 	for round := range 6 {
 		for range calls {
-			entries := make([]Entry, 1+r.IntN(5))
+			entries := make([]record.Entry, 1+r.IntN(5))
 			for i := range entries {
 				entries[i] = randomEntry(r)
 			}
@@ -214,7 +215,7 @@ func TestQueryIsAScan(t *testing.T) {
 				if err != nil {
 					continue
 				}
-				var s Recorded
+				var s record.Recorded
 				if err := json.Unmarshal(rec.Line, &s); err != nil || s.Kind == format.KindAdmin {
 					continue
 				}
@@ -281,13 +282,13 @@ func TestCursorsUnderAppends(t *testing.T) {
 		writing.Go(func() {
 			for n := range each {
 				e := entry(fmt.Sprintf("%d-%d", caller, n))
-				if err := l.Append(t.Context(), []Entry{e}); err != nil {
+				if err := l.Append(t.Context(), []record.Entry{e}); err != nil {
 					t.Error(err)
 				}
 			}
 		})
 	}
-	q := Query{Filter: Filter{Kind: format.KindDecision}, Limit: 7}
+	q := Query{Filter: record.Filter{Kind: format.KindDecision}, Limit: 7}
 	var seen []int64
 	for len(seen) < callers*each {
 		page, err := l.Query(t.Context(), q)
@@ -418,9 +419,9 @@ func TestAQueryWaitsNoLongerThanItsContext(t *testing.T) {
 	}}})
 	hangs.Store(true)
 	said := make(chan error)
-	go func() { said <- l.Append(t.Context(), []Entry{{Kind: format.KindAdmin, Event: "said"}}) }()
+	go func() { said <- l.Append(t.Context(), []record.Entry{{Kind: format.KindAdmin, Event: "said"}}) }()
 	<-held // the writer
-	must(t, l.Append(t.Context(), []Entry{entry("answered")}))
+	must(t, l.Append(t.Context(), []record.Entry{entry("answered")}))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := l.Query(ctx, Query{Limit: 1}); !errors.Is(err, ErrUnavailable) {

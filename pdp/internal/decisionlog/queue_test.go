@@ -3,6 +3,7 @@ package decisionlog
 import (
 	"context"
 	"fmt"
+	"policy-service/pdp/internal/decisionlog/record"
 	"strings"
 	"sync"
 	"testing"
@@ -24,10 +25,10 @@ func TestOneCallersRecordsWaitBehindItself(t *testing.T) {
 	<-held
 	large := entryOf("", true)
 	large.Caller = "key:loud"
-	large.Request = &Request{Subject: jsontext.Value(`{"type":"a","id":"b"}`), Context: jsontext.Value(fmt.Sprintf(`{"note":%q}`, strings.Repeat("x", size-1000)))}
+	large.Request = &record.Request{Subject: jsontext.Value(`{"type":"a","id":"b"}`), Context: jsontext.Value(fmt.Sprintf(`{"note":%q}`, strings.Repeat("x", size-1000)))}
 	for range many {
 		all.Go(func() {
-			if err := l.Append(t.Context(), []Entry{large}); err != nil {
+			if err := l.Append(t.Context(), []record.Entry{large}); err != nil {
 				t.Error(err)
 			}
 		})
@@ -44,7 +45,7 @@ func TestOneCallersRecordsWaitBehindItself(t *testing.T) {
 	queued(t, l, callerBytes/size) // those that find a place have it
 	gone, leave := context.WithCancel(t.Context())
 	leave()
-	if err := l.Append(gone, []Entry{large}); err == nil { // who has gone has none of it
+	if err := l.Append(gone, []record.Entry{large}); err == nil { // who has gone has none of it
 		t.Error("somebody who has gone is written")
 	}
 	before := l.Size()
@@ -52,7 +53,7 @@ func TestOneCallersRecordsWaitBehindItself(t *testing.T) {
 	small.Caller = "key:calm"
 	at := make(chan uint64, 1)
 	all.Go(func() {
-		if err := l.Append(t.Context(), []Entry{small}); err != nil {
+		if err := l.Append(t.Context(), []record.Entry{small}); err != nil {
 			t.Error(err)
 		}
 		at <- sequenceOf(t, l, "small")
@@ -85,8 +86,8 @@ func TestOneCallerHasNobodyElsesRecordsDropped(t *testing.T) {
 		before := l.Status().Dropped
 		e := entryOf("", true)
 		e.Caller = caller
-		e.Request = &Request{Subject: jsontext.Value(`{"type":"a","id":"b"}`), Context: jsontext.Value(fmt.Sprintf(`{"note":%q}`, strings.Repeat("x", bytes)))}
-		if err := l.Append(t.Context(), []Entry{e}); err != nil {
+		e.Request = &record.Request{Subject: jsontext.Value(`{"type":"a","id":"b"}`), Context: jsontext.Value(fmt.Sprintf(`{"note":%q}`, strings.Repeat("x", bytes)))}
+		if err := l.Append(t.Context(), []record.Entry{e}); err != nil {
 			t.Error(err)
 		}
 		return l.Status().Dropped - before

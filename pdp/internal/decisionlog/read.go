@@ -16,6 +16,7 @@ import (
 	"policy-service/pdp/internal/boltfile"
 	"policy-service/pdp/internal/boltfile/pages"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 )
 
 // A transaction of a reader ends after so many records, or bytes of them.
@@ -27,13 +28,13 @@ const (
 // Records yields the records from one sequence up to before another. A record
 // whose content is gone comes without its Line; the first error is the last
 // thing that comes. Nothing is held open between two records.
-func (r *Reader) Records(ctx context.Context, from, to uint64) iter.Seq2[Record, error] {
-	return func(yield func(Record, error) bool) {
+func (r *Reader) Records(ctx context.Context, from, to uint64) iter.Seq2[record.Record, error] {
+	return func(yield func(record.Record, error) bool) {
 		to := min(to, r.Size())
 		for from < to {
 			some, err := r.some(from, to)
 			if err = errors.Join(err, mayGoOn(ctx)); err != nil {
-				yield(Record{Sequence: from}, err)
+				yield(record.Record{Sequence: from}, err)
 				return
 			}
 			for _, record := range some {
@@ -47,7 +48,7 @@ func (r *Reader) Records(ctx context.Context, from, to uint64) iter.Seq2[Record,
 }
 
 // some reads a few records of one segment, at least one.
-func (r *Reader) some(from, to uint64) (out []Record, err error) {
+func (r *Reader) some(from, to uint64) (out []record.Record, err error) {
 	s, err := r.find(from)
 	if err != nil {
 		return nil, err
@@ -59,7 +60,7 @@ func (r *Reader) some(from, to uint64) (out []Record, err error) {
 	return out, err
 }
 
-func someOf(tx *bbolt.Tx, from, to uint64) (out []Record, err error) {
+func someOf(tx *bbolt.Tx, from, to uint64) (out []record.Record, err error) {
 	size := 0
 	for r, err := range storedFrom(tx, from, to) {
 		if err != nil {
@@ -76,7 +77,7 @@ func someOf(tx *bbolt.Tx, from, to uint64) (out []Record, err error) {
 // storedRecord is a record as it lies in a transaction, with the hashes that were stored with it. What is kept of it must
 // be copied.
 type storedRecord struct {
-	Record
+	record.Record
 	hashes []byte
 }
 
@@ -88,17 +89,17 @@ func storedFrom(tx *bbolt.Tx, from, to uint64) iter.Seq2[storedRecord, error] {
 		key, stored := hashes.Seek(number(from))
 		lineKey, line := lines.Seek(number(from))
 		if key == nil {
-			yield(storedRecord{}, fmt.Errorf("%w: record %d is not in it", ErrDamaged, from))
+			yield(storedRecord{}, fmt.Errorf("%w: record %d is not in it", record.ErrDamaged, from))
 		}
 		for ; key != nil && from < to; from++ {
 			if !bytes.Equal(key, number(from)) || len(stored) < tlog.HashSize {
-				yield(storedRecord{}, fmt.Errorf("%w: it has no hash of record %d", ErrDamaged, from))
+				yield(storedRecord{}, fmt.Errorf("%w: it has no hash of record %d", record.ErrDamaged, from))
 				return
 			}
-			r := storedRecord{Record{Sequence: from, Leaf: tlog.Hash(stored[:tlog.HashSize])}, stored}
+			r := storedRecord{record.Record{Sequence: from, Leaf: tlog.Hash(stored[:tlog.HashSize])}, stored}
 			if bytes.Equal(lineKey, key) {
 				if len(line) > format.MaxAppend {
-					yield(storedRecord{}, fmt.Errorf("%w: record %d is too long", ErrDamaged, from))
+					yield(storedRecord{}, fmt.Errorf("%w: record %d is too long", record.ErrDamaged, from))
 					return
 				}
 				r.Line = line
@@ -113,15 +114,16 @@ func storedFrom(tx *bbolt.Tx, from, to uint64) iter.Seq2[storedRecord, error] {
 }
 
 // Get returns one record, with ErrGone where its content is gone.
-func (r *Reader) Get(sequence uint64) (Record, error) {
+func (r *Reader) Get(sequence uint64) (record.Record, error) {
 	some, err := r.some(sequence, sequence+1)
 	if err != nil {
-		return Record{Sequence: sequence}, err
+		return record.Record{Sequence: sequence}, err
 	}
-	return some[0], some[0].orGone()
+	return some[0], orGone(some[0])
 }
 
-func (r Record) orGone() error {
+// orGone returns [ErrGone] for a record without content.
+func orGone(r record.Record) error {
 	if r.Line == nil {
 		return fmt.Errorf("record %d: %w", r.Sequence, ErrGone)
 	}
@@ -130,8 +132,8 @@ func (r Record) orGone() error {
 
 // ByID returns the record with an id. Id and record are read as of one moment: the segment may
 // be retired in the next.
-func (r *Reader) ByID(id string) (Record, error) {
-	var some []Record
+func (r *Reader) ByID(id string) (record.Record, error) {
+	var some []record.Record
 	none := fmt.Errorf("%w: %q", ErrNotFound, id)
 	err := r.newestFirst(none, false, func(tx *bbolt.Tx) (found bool, err error) {
 		sequence, found := readNumber(tx.Bucket([]byte(format.BucketIDs)).Get([]byte(id)))
@@ -141,9 +143,9 @@ func (r *Reader) ByID(id string) (Record, error) {
 		return found, err
 	})
 	if err != nil {
-		return Record{}, err
+		return record.Record{}, err
 	}
-	return some[0], some[0].orGone()
+	return some[0], orGone(some[0])
 }
 
 // newestFirst looks for something in one segment after another, from the newest back. If it is in
@@ -175,10 +177,10 @@ func (r *Reader) glance(indexes []int64) ([]tlog.Hash, error) {
 	return r.readHashes(indexes, func(s *segment, read func(hashOf) error) error {
 		err := s.view(func(tx *bbolt.Tx) error { return read(storedHashes(tx)) })
 		if err == errClosed {
-			err = inFile(boltfile.Look(s.path, ErrDamaged, readerWait, func(f *pages.File) error {
+			err = inFile(boltfile.Look(s.path, record.ErrDamaged, readerWait, func(f *pages.File) error {
 				hashes, found, err := f.Bucket(format.BucketHashes)
 				if err != nil || !found {
-					return errors.Join(fmt.Errorf("%w: it has no bucket %s", ErrDamaged, format.BucketHashes), err)
+					return errors.Join(fmt.Errorf("%w: it has no bucket %s", record.ErrDamaged, format.BucketHashes), err)
 				}
 				c := hashes.Cursor()
 				return read(hashesFrom(func(to []byte) (key, value []byte, err error) {
@@ -254,7 +256,7 @@ func hashesFrom(seek func(to []byte) (key, value []byte, err error)) hashOf {
 		}
 		if !bytes.Equal(key, wanted[:]) || len(stored) < (level+1)*tlog.HashSize {
 			at = 0
-			return tlog.Hash{}, fmt.Errorf("%w: it has no hash of record %d on level %d", ErrDamaged, sequence, level)
+			return tlog.Hash{}, fmt.Errorf("%w: it has no hash of record %d on level %d", record.ErrDamaged, sequence, level)
 		}
 		return tlog.Hash(stored[level*tlog.HashSize:][:tlog.HashSize]), nil
 	}
@@ -293,7 +295,7 @@ func someCheckpoints(tx *bbolt.Tx, after []byte, to uint64) (out []Checkpoint, n
 	for k, v := c.Seek(after); k != nil && len(out) < readRecords; k, v = c.Next() {
 		checkpoint, err := ParseCheckpoint(bytes.Clone(v), nil)
 		if err != nil {
-			return out, after, fmt.Errorf("%w: %w", ErrDamaged, err)
+			return out, after, fmt.Errorf("%w: %w", record.ErrDamaged, err)
 		}
 		if checkpoint.Size > to {
 			break

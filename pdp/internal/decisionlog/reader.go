@@ -17,6 +17,7 @@ import (
 	"policy-service/pdp/internal/boltfile/pages"
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/journal"
+	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/internal/plainfile"
 )
 
@@ -99,14 +100,14 @@ func follows(found []*segment, size uint64, s *segment) error {
 	}
 	if last := found[len(found)-1]; s.number != last.number+1 || s.first != size {
 		return fmt.Errorf("%w: segment %d begins with record %d, the one before it is %d and ends before %d",
-			ErrDamaged, s.number, s.first, last.number, size)
+			record.ErrDamaged, s.number, s.first, last.number, size)
 	}
 	return nil
 }
 
 // look opens a segment for a moment.
 func (r *Reader) look(s *segment) (end uint64, err error) {
-	err = boltfile.Look(s.path, ErrDamaged, readerWait, func(f *pages.File) (err error) {
+	err = boltfile.Look(s.path, record.ErrDamaged, readerWait, func(f *pages.File) (err error) {
 		if end, err = s.readMeta(f); err == nil && end > 0 && r.unfilled != nil { // while no server can start
 			err = r.unfilled.look(r.data, s)
 		}

@@ -13,20 +13,21 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 )
 
 // aBatch are the entries of a batch of n items that inherit all that can be inherited,
 // and the requests that they were, by their ids.
-func aBatch(id, tenant string, n int, pick func(n int) int) (entries []Entry, whole map[string]string) {
+func aBatch(id, tenant string, n int, pick func(n int) int) (entries []record.Entry, whole map[string]string) {
 	const shared = `{"team":"blue","level":3}`
 	properties := `"properties":` + shared
-	entries = []Entry{{ID: id, Kind: format.KindBatch, Tenant: tenant, Caller: "key:pep", Request: &Request{
+	entries = []record.Entry{{ID: id, Kind: format.KindBatch, Tenant: tenant, Caller: "key:pep", Request: &record.Request{
 		Subject: jsontext.Value("{" + properties + "}"), Action: jsontext.Value("{" + properties + "}"), Resource: jsontext.Value("{" + properties + "}"),
 		Context: jsontext.Value(`{"purpose":"secret-of-` + id + `","supported_obligations":["log"]}`),
 	}}}
 	whole = map[string]string{}
 	for i := range n {
-		e := Entry{ID: fmt.Sprintf("%s.%d", id, i), Kind: format.KindDecision, Tenant: tenant, Caller: "key:pep", Decision: &Decision{Allow: pick(2) == 0, Determining: []string{"p1"}}}
+		e := record.Entry{ID: fmt.Sprintf("%s.%d", id, i), Kind: format.KindDecision, Tenant: tenant, Caller: "key:pep", Decision: &record.Decision{Allow: pick(2) == 0, Determining: []string{"p1"}}}
 		entity := func(member, names string) (line, all jsontext.Value) {
 			switch pick(3) {
 			case 0:
@@ -38,22 +39,22 @@ func aBatch(id, tenant string, n int, pick func(n int) int) (entries []Entry, wh
 			}
 			return jsontext.Value("{" + names + "}"), jsontext.Value("{" + names + "}")
 		}
-		var r, all Request
-		r.Subject, all.Subject = entity(InheritsSubject, `"type":"user","id":"a"`)
-		r.Action, all.Action = entity(InheritsAction, `"name":"read"`)
-		r.Resource, all.Resource = entity(InheritsResource, fmt.Sprintf(`"type":"doc","id":"doc-%d"`, i))
+		var r, all record.Request
+		r.Subject, all.Subject = entity(record.InheritsSubject, `"type":"user","id":"a"`)
+		r.Action, all.Action = entity(record.InheritsAction, `"name":"read"`)
+		r.Resource, all.Resource = entity(record.InheritsResource, fmt.Sprintf(`"type":"doc","id":"doc-%d"`, i))
 		switch pick(4) {
 		case 0:
-			e.Inherits, all.Context = append(e.Inherits, InheritsContext), entries[0].Request.Context
+			e.Inherits, all.Context = append(e.Inherits, record.InheritsContext), entries[0].Request.Context
 		case 1:
-			e.Inherits = append(e.Inherits, InheritsSupported)
+			e.Inherits = append(e.Inherits, record.InheritsSupported)
 			r.Context, all.Context = jsontext.Value(`{"own":1}`), jsontext.Value(`{"own":1,"supported_obligations":["log"]}`)
 		case 2:
 			r.Context, all.Context = jsontext.Value(`{"own":1}`), jsontext.Value(`{"own":1}`)
 		}
 		e.Request = &r
 		entries = append(entries, e)
-		body, _ := (&Entry{Request: &all}).AppendBody(nil)
+		body, _ := (&record.Entry{Request: &all}).AppendBody(nil)
 		whole[e.ID] = strings.TrimPrefix(string(body), `,"request":`)
 	}
 	return entries, whole
@@ -69,8 +70,8 @@ func TestItemsAreReadBackWithWhatTheyInherit(t *testing.T) {
 	l := mustOpen(t, data, Options{Index: true})
 	entries, whole := aBatch("b1", "acme", 200, r.IntN)
 	mustAppend(t, l, entries...)
-	alone := Entry{ID: "alone", Kind: format.KindDecision, Tenant: "acme", Request: &Request{Subject: jsontext.Value(`{"type":"user","id":"a"}`)}, Decision: &Decision{}}
-	mustAppend(t, l, alone, Entry{ID: "start", Kind: format.KindAdmin, Event: "start"})
+	alone := record.Entry{ID: "alone", Kind: format.KindDecision, Tenant: "acme", Request: &record.Request{Subject: jsontext.Value(`{"type":"user","id":"a"}`)}, Decision: &record.Decision{}}
+	mustAppend(t, l, alone, record.Entry{ID: "start", Kind: format.KindAdmin, Event: "start"})
 
 	read := func() (gone int) {
 		for id, want := range whole {
@@ -125,7 +126,7 @@ func TestItemsInheritFromTheirOwnBatch(t *testing.T) {
 		`{"sequence":8,"id":"b1","tenant":"acme","kind":"decision","request":{"subject":{"properties":{"x":1}}}}`,
 		`{"sequence":8,`, `[]`,
 	} {
-		if got, err := Resolve([]byte(item), Record{Line: []byte(batch)}); err == nil {
+		if got, err := record.Resolve([]byte(item), record.Record{Line: []byte(batch)}); err == nil {
 			t.Errorf("%s: got %s", batch, got.Asked)
 		}
 	}
@@ -134,7 +135,7 @@ func TestItemsInheritFromTheirOwnBatch(t *testing.T) {
 		`{"sequence":8,"id":"b1","tenant":"acme","kind":"batch","request":{"subject":{"type":"user"}}}`,
 		`{"sequence":8,"id":"b1","tenant":"acme","kind":"batch"}`,
 	} {
-		if got, err := Resolve([]byte(item), Record{Line: []byte(batch)}); err != nil || !slices.Equal(got.Gone, []string{"subject"}) {
+		if got, err := record.Resolve([]byte(item), record.Record{Line: []byte(batch)}); err != nil || !slices.Equal(got.Gone, []string{"subject"}) {
 			t.Errorf("%s: got %s, gone %v, %v", batch, got.Asked, got.Gone, err)
 		}
 	}
@@ -142,12 +143,12 @@ func TestItemsInheritFromTheirOwnBatch(t *testing.T) {
 		`{"sequence":9,"id":"b1.0","tenant":"acme","request":{"subject":{"type":"user","properties":{}}},"inherits":["subject"]}`,
 		`{"sequence":9,"id":"b1.0","tenant":"acme","request":{"context":{}},"inherits":["context"]}`,
 	} { // never merged
-		if got, err := Resolve([]byte(bad), Record{Line: []byte(`{"id":"b1","tenant":"acme","kind":"batch","request":{"subject":{"properties":{"x":1}},"context":{"x":1}}}`)}); err == nil {
+		if got, err := record.Resolve([]byte(bad), record.Record{Line: []byte(`{"id":"b1","tenant":"acme","kind":"batch","request":{"subject":{"properties":{"x":1}},"context":{"x":1}}}`)}); err == nil {
 			t.Errorf("%s: got %s", bad, got.Asked)
 		}
 	}
 	later := `{"sequence":9,"id":"b1.0","tenant":"acme","request":{},"inherits":["mood"]}`
-	if got, err := Resolve([]byte(later), Record{Line: []byte(`{"id":"b1","tenant":"acme","kind":"batch","request":{}}`)}); err != nil || !slices.Equal(got.Gone, []string{"mood"}) {
+	if got, err := record.Resolve([]byte(later), record.Record{Line: []byte(`{"id":"b1","tenant":"acme","kind":"batch","request":{}}`)}); err != nil || !slices.Equal(got.Gone, []string{"mood"}) {
 		t.Errorf("got %+v, %v", got, err)
 	}
 }
@@ -168,7 +169,7 @@ func FuzzResolve(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, line, batch []byte) {
 		for _, b := range [][]byte{batch, nil} {
-			r, err := Resolve(line, Record{Line: b})
+			r, err := record.Resolve(line, record.Record{Line: b})
 			if err != nil {
 				continue
 			}

@@ -19,6 +19,7 @@ import (
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/journal"
+	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/pdptest/crashedlog"
 )
 
@@ -42,7 +43,7 @@ func events(t *testing.T, data, event string) (all []string, details []byte) {
 				all = append(all, r.Gone)
 				continue
 			}
-			line, err := decisionlog.Parse(r.Line)
+			line, err := record.Parse(r.Line)
 			if err != nil {
 				return err
 			}
@@ -157,7 +158,7 @@ func (c loss) isAccepted(t *testing.T) {
 	}
 	for range 2 { // the first try changes nothing
 		l, err := decisionlog.Open(data, decisionlog.Options{})
-		if !errors.Is(err, decisionlog.ErrLost) || !errors.Is(err, decisionlog.ErrDamaged) {
+		if !errors.Is(err, decisionlog.ErrLost) || !errors.Is(err, record.ErrDamaged) {
 			t.Fatalf("%v, %v", l, err)
 		}
 		for _, part := range c.says {

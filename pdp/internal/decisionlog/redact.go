@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 )
 
 // ErrNotRedactable is returned for a record that says what was done to the log:
@@ -85,7 +86,7 @@ func (l *Log) redactable(ctx context.Context, id string) (redacted, error) {
 	if err != nil {
 		return redacted{}, err
 	}
-	s, err := Parse(rec.Line)
+	s, err := record.Parse(rec.Line)
 	if err != nil {
 		return redacted{}, err
 	}
@@ -127,7 +128,7 @@ func (l *Log) sealed(ctx context.Context, sequence uint64) (Segment, error) {
 			return Segment{}, err
 		}
 	}
-	return Segment{}, fmt.Errorf("%w: record %d is in no segment", ErrDamaged, sequence)
+	return Segment{}, fmt.Errorf("%w: record %d is in no segment", record.ErrDamaged, sequence)
 }
 
 // without keeps all of a segment but some records' lines.

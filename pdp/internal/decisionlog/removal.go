@@ -19,6 +19,7 @@ import (
 	"policy-service/pdp/internal/boltfile"
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/journal"
+	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/internal/plainfile"
 )
 
@@ -130,7 +131,7 @@ func (r *removal) write(ctx context.Context) (err error) {
 	}
 	for i, segment := range r.segments {
 		err := r.writeOne(ctx, segment, tree)
-		if i > 0 && errors.Is(err, ErrDamaged) {
+		if i > 0 && errors.Is(err, record.ErrDamaged) {
 			break // the next run says why
 		}
 		if err != nil {
@@ -178,7 +179,7 @@ func (r *removal) writeOne(ctx context.Context, segment Segment, tree edge) (err
 	if err == nil {
 		file.Replaces, _, err = FileDigest(io.NewSectionReader(old, 0, math.MaxInt64))
 	}
-	if err = errors.Join(err, boltfile.Close(db, ErrDamaged)); err == nil {
+	if err = errors.Join(err, boltfile.Close(db, record.ErrDamaged)); err == nil {
 		err = os.Chmod(next, 0o400)
 	}
 	if err == nil {
@@ -199,7 +200,7 @@ func (r *removal) check(ctx context.Context, tx *bbolt.Tx, sealed Segment, tree 
 	if err != nil {
 		return err
 	}
-	end, w := sealed.First+sealed.Records, &walker{edge: before.clone(), visit: func(Record) error { return nil }}
+	end, w := sealed.First+sealed.Records, &walker{edge: before.clone(), visit: func(record.Record) error { return nil }}
 	for err == nil && w.edge.size < end {
 		err = w.segment(ctx, tx, end)
 	}
@@ -215,7 +216,7 @@ func (r *removal) check(ctx context.Context, tx *bbolt.Tx, sealed Segment, tree 
 
 // explain looks for the records of the redactions in a segment. It fails if a line is missing without one.
 func (r *removal) explain(ctx context.Context, w *walker) error {
-	q := Query{Filter: Filter{Event: format.EventRedacted}, Cursor: w.edge.size, Limit: redactedAtOnce}
+	q := Query{Filter: record.Filter{Event: format.EventRedacted}, Cursor: w.edge.size, Limit: redactedAtOnce}
 	for more := len(w.gone) > 0; more; {
 		page, err := r.log.Query(ctx, q)
 		for _, line := range page.Lines {
@@ -231,13 +232,13 @@ func (r *removal) explain(ctx context.Context, w *walker) error {
 
 // record puts the removal on record, with the files that will be there.
 func (r *removal) record(ctx context.Context) error {
-	var entries []Entry
+	var entries []record.Entry
 	for _, one := range r.details(r.files) {
 		details, err := stdjson.Marshal(one)
 		if err != nil {
 			return err
 		}
-		entries = append(entries, Entry{Kind: format.KindAdmin, Tenant: r.tenant, Caller: r.caller, Event: r.event, Details: details})
+		entries = append(entries, record.Entry{Kind: format.KindAdmin, Tenant: r.tenant, Caller: r.caller, Event: r.event, Details: details})
 	}
 	// The content may stand in the journal, too, which is filled and overwritten first, and in one that was
 	// moved aside.
@@ -359,7 +360,7 @@ func (r *Reader) names(ctx context.Context, from, segment uint64, digest string)
 // newFiles are the files that a removal's record names as the segments' from now on. No other
 // record names a new file: a sealed segment's own file still has the removed content.
 func newFiles(line []byte) []SegmentFile {
-	s, err := Parse(line)
+	s, err := record.Parse(line)
 	if err != nil || s.Kind != format.KindAdmin {
 		return nil
 	}

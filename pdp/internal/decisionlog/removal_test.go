@@ -15,6 +15,7 @@ import (
 
 	"policy-service/pdp/internal/boltfile"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 )
 
 // sealedThrice is a data directory with three sealed segments of three records, and a closed log.
@@ -83,14 +84,14 @@ func TestNothingIsRemovedFromAnAlteredSegment(t *testing.T) {
 			alter(t, path, change)
 			l := mustOpen(t, data, Options{})
 			id := idIn(t, l, 4)
-			if err := l.Redact(t.Context(), "", id, "on request"); id != "" && !errors.Is(err, ErrDamaged) {
+			if err := l.Redact(t.Context(), "", id, "on request"); id != "" && !errors.Is(err, record.ErrDamaged) {
 				t.Errorf("its record is redacted: %v", err)
 			}
 			later := time.Now().Add(2 * time.Hour)
 			if done, err := l.Retain(t.Context(), Retention{Age: time.Hour}, later); err != nil || len(done.Segments) != 1 {
 				t.Errorf("the one before it is not retired alone: %+v, %v", done, err)
 			}
-			if _, err := l.Retain(t.Context(), Retention{Age: time.Hour}, later); !errors.Is(err, ErrDamaged) {
+			if _, err := l.Retain(t.Context(), Retention{Age: time.Hour}, later); !errors.Is(err, record.ErrDamaged) {
 				t.Errorf("it is retired: %v", err)
 			}
 			must(t, l.Close())
@@ -130,7 +131,7 @@ func TestMissingLinesHaveTheirRecords(t *testing.T) {
 	if done, err := l.Retain(t.Context(), Retention{Age: time.Hour}, later); err != nil || len(done.Segments) != 2 {
 		t.Errorf("the segments before it are not retired: %+v, %v", done, err)
 	}
-	if _, err := l.Retain(t.Context(), Retention{Age: time.Hour}, later); !errors.Is(err, ErrDamaged) {
+	if _, err := l.Retain(t.Context(), Retention{Age: time.Hour}, later); !errors.Is(err, record.ErrDamaged) {
 		t.Errorf("a segment without a line is retired: %v", err)
 	}
 }
@@ -144,7 +145,7 @@ func TestTheFileThatIsReplacedIsChecked(t *testing.T) {
 	replaceBy(t, segmentPath(data, 1), func(tx *bbolt.Tx) error {
 		return tx.Bucket([]byte(format.BucketRecords)).Put(number(2), []byte(`{"sequence":2}`))
 	})
-	if err := l.Redact(t.Context(), "", idIn(t, l, 1), "on request"); !errors.Is(err, ErrDamaged) {
+	if err := l.Redact(t.Context(), "", idIn(t, l, 1), "on request"); !errors.Is(err, record.ErrDamaged) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -194,7 +195,7 @@ func idIn(t *testing.T, l *Log, sequence uint64) string {
 	if errors.Is(err, ErrGone) {
 		return ""
 	}
-	s, parsing := Parse(rec.Line)
+	s, parsing := record.Parse(rec.Line)
 	must(t, errors.Join(err, parsing))
 	return s.ID
 }

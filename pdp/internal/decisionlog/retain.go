@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -189,7 +190,7 @@ func (r *Reader) onlyUpkeep(first, records uint64) (bool, error) {
 		return false, err
 	}
 	for _, rec := range some {
-		s, err := Parse(rec.Line)
+		s, err := record.Parse(rec.Line)
 		if err != nil || s.Kind != format.KindAdmin {
 			return false, nil
 		}
@@ -209,7 +210,7 @@ func (r *Reader) begun(first uint64) (time.Time, error) {
 	if err != nil {
 		return time.Time{}, err
 	}
-	s, err := Parse(rec.Line)
+	s, err := record.Parse(rec.Line)
 	if err != nil {
 		return time.Time{}, fmt.Errorf("record %d: %w", first, err)
 	}

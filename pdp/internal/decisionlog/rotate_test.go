@@ -10,10 +10,11 @@ import (
 	"go.etcd.io/bbolt"
 
 	"policy-service/pdp/internal/boltfile"
+	"policy-service/pdp/internal/decisionlog/record"
 )
 
-func thousand() []Entry {
-	entries := make([]Entry, 1000)
+func thousand() []record.Entry {
+	entries := make([]record.Entry, 1000)
 	for i := range entries {
 		entries[i] = entryOf("", true)
 	}
@@ -74,7 +75,7 @@ func TestRotationFillsBeforeItHolds(t *testing.T) {
 		switch {
 		case !rotating: // the rest of the test comes after Open
 		case step == StepPrepared:
-			if err := l.Append(t.Context(), []Entry{entryOf("while-it-is-made", true)}); err != nil {
+			if err := l.Append(t.Context(), []record.Entry{entryOf("while-it-is-made", true)}); err != nil {
 				t.Error(err)
 			}
 		case step == StepFill:
@@ -182,7 +183,9 @@ func TestRotationWithFramesPending(t *testing.T) {
 		if step != StepSealed {
 			return
 		}
-		go func() { late <- k.log.Append(t.Context(), []Entry{entryOf("late.0", true), entryOf("late.1", true)}) }()
+		go func() {
+			late <- k.log.Append(t.Context(), []record.Entry{entryOf("late.0", true), entryOf("late.1", true)})
+		}()
 		for standing().Queued == 0 {
 			runtime.Gosched()
 		}

@@ -17,6 +17,7 @@ import (
 	"policy-service/pdp/internal/boltfile"
 	"policy-service/pdp/internal/boltfile/pages"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/internal/plainfile"
 )
 
@@ -55,9 +56,9 @@ func segmentNumber(name string) (uint64, bool) {
 
 func openFile(path string, use boltfile.Use, options bbolt.Options) (*bbolt.DB, error) {
 	if info, err := os.Stat(path); use != boltfile.ToWrite && (err != nil || info.Size() == 0) { // bbolt would write to it
-		return nil, fmt.Errorf("segment %s: %w", path, errors.Join(err, fmt.Errorf("%w: %s is empty", ErrDamaged, path)))
+		return nil, fmt.Errorf("segment %s: %w", path, errors.Join(err, fmt.Errorf("%w: %s is empty", record.ErrDamaged, path)))
 	}
-	db, err := boltfile.Open(path, ErrDamaged, use, options)
+	db, err := boltfile.Open(path, record.ErrDamaged, use, options)
 	return db, inFile(err, path)
 }
 
@@ -112,7 +113,7 @@ func (s *segment) closeLocked() error {
 	}
 	db := s.db
 	s.db = nil
-	return boltfile.Close(db, ErrDamaged)
+	return boltfile.Close(db, record.ErrDamaged)
 }
 
 // readMeta reads what never changes in a segment, and where it ends. Without a
@@ -122,7 +123,7 @@ func (s *segment) readMeta(f *pages.File) (end uint64, err error) {
 	for _, name := range []string{format.BucketMeta, format.BucketRecords, format.BucketHashes, format.BucketIDs, format.BucketCheckpoints} {
 		b, found, err := f.Bucket(name)
 		if err != nil || !found {
-			return 0, errors.Join(fmt.Errorf("%w: it has no bucket %s", ErrDamaged, name), err)
+			return 0, errors.Join(fmt.Errorf("%w: it has no bucket %s", record.ErrDamaged, name), err)
 		}
 		buckets[name] = b
 	}
@@ -142,14 +143,14 @@ func (s *segment) readMeta(f *pages.File) (end uint64, err error) {
 	first, ok := readNumber(meta[format.MetaFirst])
 	seq, isNumber := readNumber(last.Key)
 	if n != s.number || !ok || !isNumber || seq < first || seq == 1<<64-1 {
-		return 0, fmt.Errorf("%w: it does not say which segment it is", ErrDamaged)
+		return 0, fmt.Errorf("%w: it does not say which segment it is", record.ErrDamaged)
 	}
 	s.first, s.key, s.size = first, string(meta[format.MetaKey]), f.Size()
 	s.journal, err = readJournaled(meta[format.MetaFormat], meta[format.MetaJournal])
 	return seq + 1, err
 }
 
-func guard(f func() error) error { return boltfile.Guard(ErrDamaged, f) }
+func guard(f func() error) error { return boltfile.Guard(record.ErrDamaged, f) }
 
 // rename moves a file so that it has moved also after a crash.
 func rename(from, to string) error {

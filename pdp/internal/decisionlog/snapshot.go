@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 	"slices"
 	"strconv"
 	"strings"
@@ -114,8 +115,8 @@ func (r *Reader) snapshotTo(c Checkpoint) (*Snapshot, error) {
 
 // Records yields the records in [from, to), in order, each as the reader may see it: without
 // its Line, and with the reason in Gone, if its content is gone or is not for the reader.
-func (s *Snapshot) Records(ctx context.Context, from, to uint64) iter.Seq2[Record, error] {
-	return func(yield func(Record, error) bool) {
+func (s *Snapshot) Records(ctx context.Context, from, to uint64) iter.Seq2[record.Record, error] {
+	return func(yield func(record.Record, error) bool) {
 		for r, err := range s.Reader.Records(ctx, from, to) {
 			if err == nil && r.Line == nil {
 				err = s.wasGone(ctx, r.Sequence)
@@ -135,10 +136,10 @@ func (s *Snapshot) Records(ctx context.Context, from, to uint64) iter.Seq2[Recor
 }
 
 // ByID finds a record by its id, as the reader may see it.
-func (s *Snapshot) ByID(id string) (Record, error) {
+func (s *Snapshot) ByID(id string) (record.Record, error) {
 	r, err := s.Reader.ByID(id)
 	if (err == nil || errors.Is(err, ErrGone)) && !s.sees(r.Line) {
-		return Record{}, fmt.Errorf("%w: %q", ErrNotFound, id)
+		return record.Record{}, fmt.Errorf("%w: %q", ErrNotFound, id)
 	}
 	if errors.Is(err, ErrGone) {
 		if r.Gone, err = s.why(r.Sequence); err == nil {
@@ -157,7 +158,7 @@ func (s *Snapshot) sees(line []byte) bool {
 	if s.Tenants == nil {
 		return true
 	}
-	passes, err := (Filter{Tenants: s.Tenants}).Matches(line)
+	passes, err := (record.Filter{Tenants: s.Tenants}).Matches(line)
 	return err == nil && passes
 }
 
@@ -195,7 +196,7 @@ func (r *Reader) isRetired(first uint64) (bool, error) {
 // Shown is a record with the policies that decided it, as they were then.
 type Shown struct {
 	// Record is the record as it is stored, with its inherited parts.
-	Record   Recorded
+	Record   record.Recorded
 	LeafHash string
 	// OfBatch is set if Record is a question of the record of a batch, of which Line is.
 	OfBatch bool
@@ -227,7 +228,7 @@ func (s *Shown) Ask(id string) error {
 		return nil
 	}
 	q, err := s.Record.Question(id)
-	if errors.Is(err, ErrNoQuestion) { // the record itself is all there is
+	if errors.Is(err, record.ErrNoQuestion) { // the record itself is all there is
 		return nil
 	}
 	s.Record, s.OfBatch = q, true
@@ -404,7 +405,7 @@ func removesContent(line []byte) bool {
 
 // take reads a line. The name of an event may stand in it in some other text.
 func (r *removed) take(line []byte) error {
-	s, err := Parse(line)
+	s, err := record.Parse(line)
 	if err != nil || s.Kind != format.KindAdmin || s.Event != format.EventRedacted && s.Event != format.EventRetired {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"policy-service/pdp/decisionlog/verify"
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/pdptest/night"
 )
 
@@ -56,13 +57,13 @@ func TestSoakDisk(t *testing.T) {
 	t.Logf("%d records, %d retired, %d bytes on disk at most", records, retired, most)
 }
 
-func soakEntries(first, n int) []decisionlog.Entry {
-	entries := make([]decisionlog.Entry, n)
+func soakEntries(first, n int) []record.Entry {
+	entries := make([]record.Entry, n)
 	for i := range entries {
-		entries[i] = decisionlog.Entry{
+		entries[i] = record.Entry{
 			ID: fmt.Sprint(first + i), Kind: format.KindDecision, Tenant: "default",
-			Request:  &decisionlog.Request{Context: jsontext.Value(fmt.Sprintf(`{"n":%d,"text":"%0400d"}`, first+i, i))},
-			Decision: &decisionlog.Decision{Determining: []string{"a"}, Bundle: "h1:abc"},
+			Request:  &record.Request{Context: jsontext.Value(fmt.Sprintf(`{"n":%d,"text":"%0400d"}`, first+i, i))},
+			Decision: &record.Decision{Determining: []string{"a"}, Bundle: "h1:abc"},
 		}
 	}
 	return entries

@@ -3,6 +3,7 @@ package decisionlog
 import (
 	"bytes"
 	"fmt"
+	"policy-service/pdp/internal/decisionlog/record"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -59,7 +60,7 @@ func TestSizeCountsEachRecordOnce(t *testing.T) {
 		var err error
 		for n := 0; err == nil && (n < 300 || filled.Load() == fills); n++ {
 			asked.Add(1)
-			err = l.Append(t.Context(), []Entry{entry(fmt.Sprint("id", n))})
+			err = l.Append(t.Context(), []record.Entry{entry(fmt.Sprint("id", n))})
 			answered.Add(1)
 			l.writer.frames.wakeWriter() // so that much is filled meanwhile
 		}

@@ -20,6 +20,7 @@ import (
 
 	"policy-service/pdp/internal/boltfile"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/internal/plainfile"
 )
 
@@ -104,12 +105,12 @@ func (w *writer) checkEdge() error {
 		last, err = ParseCheckpoint(last.Note, note.VerifierList(verifier))
 	}
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrDamaged, err)
+		return fmt.Errorf("%w: %w", record.ErrDamaged, err)
 	}
 	root, err := tlog.TreeHash(int64(last.Size), w.reader)
 	if err != nil || last.Size != s.first || root != last.Root {
 		return errors.Join(fmt.Errorf(
-			"%w: segment %d does not continue what was signed of the one before it", ErrDamaged, s.number), err)
+			"%w: segment %d does not continue what was signed of the one before it", record.ErrDamaged, s.number), err)
 	}
 	var before edge
 	err = s.view(func(tx *bbolt.Tx) (err error) { before, err = edgeBefore(tx, s.first); return err })
@@ -117,7 +118,7 @@ func (w *writer) checkEdge() error {
 		return err
 	}
 	if root, err = before.root(); err != nil || root != last.Root {
-		return errors.Join(fmt.Errorf("%w: the edge of segment %d is not what was signed", ErrDamaged, s.number), err)
+		return errors.Join(fmt.Errorf("%w: the edge of segment %d is not what was signed", record.ErrDamaged, s.number), err)
 	}
 	return nil
 }
@@ -155,16 +156,16 @@ func checkTail(tx *bbolt.Tx, s *segment, size uint64) (t tail, err error) {
 	if _, v := tx.Bucket([]byte(format.BucketCheckpoints)).Cursor().Last(); v != nil {
 		verifier, err := note.NewVerifier(s.key)
 		if err != nil {
-			return t, fmt.Errorf("%w: %w", ErrDamaged, err)
+			return t, fmt.Errorf("%w: %w", record.ErrDamaged, err)
 		}
 		if c, err = ParseCheckpoint(bytes.Clone(v), note.VerifierList(verifier)); err != nil {
-			return t, fmt.Errorf("%w: %w", ErrDamaged, err)
+			return t, fmt.Errorf("%w: %w", record.ErrDamaged, err)
 		}
 		if c.Size > size || c.Size < s.first {
-			return t, fmt.Errorf("%w: it has %d records and a checkpoint of %d", ErrDamaged, size, c.Size)
+			return t, fmt.Errorf("%w: it has %d records and a checkpoint of %d", record.ErrDamaged, size, c.Size)
 		}
 		if root, err := tlog.TreeHash(int64(c.Size), r); err != nil || root != c.Root {
-			return t, errors.Join(fmt.Errorf("%w: the tree of %d is not the one that was signed", ErrDamaged, c.Size), err)
+			return t, errors.Join(fmt.Errorf("%w: the tree of %d is not the one that was signed", record.ErrDamaged, c.Size), err)
 		}
 		from = max(s.first, min(c.Size, size-1)) // the last record in any case
 	}
@@ -182,10 +183,10 @@ func (t *tail) replay(tx *bbolt.Tx, size uint64) error {
 			return err
 		}
 		if r.Line != nil && tlog.RecordHash(r.Line) != r.Leaf {
-			return fmt.Errorf("%w: record %d is not the one that was hashed", ErrDamaged, r.Sequence)
+			return fmt.Errorf("%w: record %d is not the one that was hashed", record.ErrDamaged, r.Sequence)
 		}
 		if !t.edge.extend(r.Leaf, r.hashes) {
-			return fmt.Errorf("%w: the tree does not hold record %d", ErrDamaged, r.Sequence)
+			return fmt.Errorf("%w: the tree does not hold record %d", record.ErrDamaged, r.Sequence)
 		}
 		if t.edge.size > t.checkpointed {
 			t.unsigned += int64(len(r.Line))
@@ -213,7 +214,7 @@ func timeOf(line []byte) (time.Time, bool) {
 func edgeBefore(tx *bbolt.Tx, first uint64) (edge, error) {
 	hashes, err := splitHashes(tx.Bucket([]byte(format.BucketMeta)).Get([]byte(format.MetaEdge)))
 	if err == nil && len(hashes) != bits.OnesCount64(first) {
-		err = fmt.Errorf("%w: its edge has %d hashes, and it begins with record %d", ErrDamaged, len(hashes), first)
+		err = fmt.Errorf("%w: its edge has %d hashes, and it begins with record %d", record.ErrDamaged, len(hashes), first)
 	}
 	return edge{first, hashes}, err
 }
@@ -267,7 +268,7 @@ func (w *writer) reopen() error {
 		w.limit(w.accounts.keep)
 	}
 	if now := w.reader.Size(); now < size {
-		return fmt.Errorf("%w: it had %d records and has %d", ErrDamaged, size, now)
+		return fmt.Errorf("%w: it had %d records and has %d", record.ErrDamaged, size, now)
 	}
 	if err := w.fillAgain(); err != nil {
 		return err

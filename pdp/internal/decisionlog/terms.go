@@ -7,11 +7,12 @@ import (
 	"policy-service/evaluation"
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/index"
+	"policy-service/pdp/internal/decisionlog/record"
 )
 
 // termsOfFilter returns lists of terms: a record that passes has at least one of each list. Lists that few records are in come
 // first. Without any list the index is of no help.
-func termsOfFilter(f Filter) (all [][]string) {
+func termsOfFilter(f record.Filter) (all [][]string) {
 	one := func(letter byte, value string) {
 		if value != "" {
 			all = append(all, []string{index.Term(letter, value)})
@@ -43,7 +44,7 @@ func termsOfFilter(f Filter) (all [][]string) {
 
 // termsOfLine returns the terms of a line.
 func termsOfLine(line []byte) index.Terms {
-	r, err := Parse(line)
+	r, err := record.Parse(line)
 	if err != nil {
 		return index.Odd()
 	}
@@ -52,11 +53,11 @@ func termsOfLine(line []byte) index.Terms {
 
 // addTermsOfEntry adds the terms of the record that an entry becomes. It adds none if only the line tells them: values from
 // elsewhere are read there, and so is text that is mended in it.
-func addTermsOfEntry(into index.Terms, e *Entry) index.Terms {
+func addTermsOfEntry(into index.Terms, e *record.Entry) index.Terms {
 	if e.Questions != nil {
 		return into
 	}
-	r := Recorded{Tenant: e.Tenant, Kind: e.Kind, Event: e.Event, Details: e.Details}
+	r := record.Recorded{Tenant: e.Tenant, Kind: e.Kind, Event: e.Event, Details: e.Details}
 	if q := e.Request; q != nil {
 		if q.Asked == nil && len(q.Subject)+len(q.Action)+len(q.Resource) > 0 {
 			return into
@@ -68,14 +69,14 @@ func addTermsOfEntry(into index.Terms, e *Entry) index.Terms {
 		r.Determining, r.Overruled, r.Errors, r.Discharged = d.Determining, d.Overruled, d.Errors, d.Discharged
 		r.Capability = d.Capability
 		for _, o := range d.Obligations {
-			r.Obligations = append(r.Obligations, RecordedObligation{ID: o.ID, Type: o.Type})
+			r.Obligations = append(r.Obligations, record.RecordedObligation{ID: o.ID, Type: o.Type})
 		}
 	}
 	return addTerms(into, &r)
 }
 
 // namesInRecord returns the ids and names that the record of an entry will have.
-func namesInRecord(e *Entry) (n RecordedNames) {
+func namesInRecord(e *record.Entry) (n record.RecordedNames) {
 	q := e.Request.Asked
 	if q == nil || e.Kind == format.KindBatch {
 		return n
@@ -97,7 +98,7 @@ func namesInRecord(e *Entry) (n RecordedNames) {
 }
 
 // addTerms adds all by which the index finds a record. It adds nothing if a value is not UTF-8, which no line has.
-func addTerms(into index.Terms, r *Recorded) index.Terms {
+func addTerms(into index.Terms, r *record.Recorded) index.Terms {
 	valid, t := utf8.ValidString(r.Tenant), into.Add(index.TermTenant, r.Tenant) // also if it is of none
 	add := func(letter byte, value string) {
 		if value != "" {

@@ -18,6 +18,7 @@ import (
 	"policy-service/evaluation"
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/index"
+	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/pdptest/night"
 )
 
@@ -29,13 +30,13 @@ func TestTermsOfEntries(t *testing.T) {
 	r := rand.New(rand.NewPCG(seed, 0))
 	known, cases := map[string]int{}, night.Cases(15_000)
 	for n := range cases {
-		e := []Entry{someEntry(r, strange), someEntry(r, valid), randomEntry(r)}[n%3]
+		e := []record.Entry{someEntry(r, strange), someEntry(r, valid), randomEntry(r)}[n%3]
 		p, err := prepare(&e, e.ID, Options{}.withDefaults().Kinds)
 		if err != nil {
 			continue
 		}
 		p.finish(uint64(n), time.Unix(1e9, 0).UTC(), n%3 == 0)
-		if _, err := Parse(p.line); err != nil {
+		if _, err := record.Parse(p.line); err != nil {
 			continue // a clock reading of another age
 		}
 		if want := termsOfLine(p.line); len(p.terms) > 0 && !bytes.Equal(p.terms, want) {
@@ -133,9 +134,9 @@ func follow(t *testing.T, l *Log) *countedLog {
 }
 
 // known is a decision that is found without its line.
-func known(id string, policies ...string) Entry {
-	return Entry{ID: id, Kind: format.KindDecision, Tenant: "acme", Decision: &Decision{Determining: policies},
-		Request: &Request{Asked: &evaluation.Request{Subject: evaluation.Entity{Type: "user", ID: "subject-of-" + id}, Resource: evaluation.Entity{Type: "doc", ID: "plan"}}}}
+func known(id string, policies ...string) record.Entry {
+	return record.Entry{ID: id, Kind: format.KindDecision, Tenant: "acme", Decision: &record.Decision{Determining: policies},
+		Request: &record.Request{Asked: &evaluation.Request{Subject: evaluation.Entity{Type: "user", ID: "subject-of-" + id}, Resource: evaluation.Entity{Type: "doc", ID: "plan"}}}}
 }
 
 // sameAsLines checks that the index of each segment, be it in memory or in a file, is that of its lines.
@@ -207,7 +208,7 @@ func TestTheIndexIsThatOfTheLines(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, uint64(caller)))
 			for n := range 150 {
 				clock.Add(int64(r.IntN(5)) - 2)
-				var entries []Entry
+				var entries []record.Entry
 				for i := range 1 + r.IntN(4) {
 					e := someEntry(r, valid)
 					if r.IntN(20) == 0 {
@@ -304,7 +305,7 @@ func TestTheIndexCatchesUp(t *testing.T) {
 			if round == 1 { // more than the index has room for
 				e = known(id, policies...)
 			}
-			mustAppend(t, l, e, Entry{Kind: format.KindDecision, Decision: &Decision{Determining: []string{"\xff"}}})
+			mustAppend(t, l, e, record.Entry{Kind: format.KindDecision, Decision: &record.Decision{Determining: []string{"\xff"}}})
 		}
 		if round%2 != 0 {
 			close(c.free)

@@ -14,6 +14,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/pdp/internal/decisionlog/mask"
+	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/pdptest/night"
 )
 
@@ -39,23 +40,23 @@ func TestText(t *testing.T) {
 		"masked": false, "AAAA": false, "-h mask": false, "-h  tail": false, "q tail": false,
 		`\u0061`: false, "u0061": false, `\n`: false,
 	} {
-		got, err := Filter{Text: word}.Matches([]byte(line))
+		got, err := record.Filter{Text: word}.Matches([]byte(line))
 		if err != nil || got != want {
 			t.Errorf("%q: %v, %v", word, got, err)
 		}
 	}
 	for _, sensitive := range []string{"\u212A", "ss\u017F"} { // the Kelvin sign, and the long s
-		if got, err := (Filter{Text: "x" + strings.ToLower(sensitive)}).Matches([]byte(textLine(`{"context":{"a":"X`+sensitive+`"}}`, `{}`))); err != nil || !got {
+		if got, err := (record.Filter{Text: "x" + strings.ToLower(sensitive)}).Matches([]byte(textLine(`{"context":{"a":"X`+sensitive+`"}}`, `{}`))); err != nil || !got {
 			t.Errorf("%q: %v, %v", sensitive, got, err)
 		}
 	}
-	if got, err := (Filter{Text: "launch", Tenants: []string{"globex"}}).Matches([]byte(line)); err != nil || got {
+	if got, err := (record.Filter{Text: "launch", Tenants: []string{"globex"}}).Matches([]byte(line)); err != nil || got {
 		t.Errorf("another tenant's: %v, %v", got, err)
 	}
-	if got, err := (Filter{Text: "launch", Tenants: []string{"acme"}, Subject: "nobody"}).Matches([]byte(line)); err != nil || got {
+	if got, err := (record.Filter{Text: "launch", Tenants: []string{"acme"}, Subject: "nobody"}).Matches([]byte(line)); err != nil || got {
 		t.Errorf("another filter, too: %v, %v", got, err)
 	}
-	if _, err := (Filter{Text: "launch"}).Matches([]byte(line[:len(line)-9])); err == nil {
+	if _, err := (record.Filter{Text: "launch"}).Matches([]byte(line[:len(line)-9])); err == nil {
 		t.Error("half a line was passed over")
 	}
 }
@@ -63,20 +64,20 @@ func TestText(t *testing.T) {
 func TestTextIsChecked(t *testing.T) {
 	t.Parallel()
 	for text, ok := range map[string]bool{"": true, "a": false, "ü": false, "ab": true, "üü": true, "a\xff": false, strings.Repeat("ü", 256): true, strings.Repeat("a", 257): false} {
-		if err := (Filter{Text: text}).Check(); (err == nil) != ok {
+		if err := (record.Filter{Text: text}).Check(); (err == nil) != ok {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
 	now, day := time.Date(2026, 11, 28, 0, 0, 0, 0, time.UTC), 24*time.Hour
 	for _, c := range []struct {
-		f    Filter
+		f    record.Filter
 		from time.Time
 	}{
-		{Filter{Text: "ab"}, now.Add(-90 * day)},
-		{Filter{Text: "ab", To: now.Add(day)}, now.Add(-90 * day)},
-		{Filter{Text: "ab", To: now.Add(-200 * day)}, now.Add(-290 * day)},
-		{Filter{Text: "ab", From: now.Add(-400 * day)}, now.Add(-400 * day)},
-		{Filter{Subject: "ab"}, time.Time{}},
+		{record.Filter{Text: "ab"}, now.Add(-90 * day)},
+		{record.Filter{Text: "ab", To: now.Add(day)}, now.Add(-90 * day)},
+		{record.Filter{Text: "ab", To: now.Add(-200 * day)}, now.Add(-290 * day)},
+		{record.Filter{Text: "ab", From: now.Add(-400 * day)}, now.Add(-400 * day)},
+		{record.Filter{Subject: "ab"}, time.Time{}},
 	} {
 		if got, set := c.f.Bounded(now); !got.From.Equal(c.from) || set != (c.f.From.IsZero() && c.f.Text != "") || got.Check() != nil {
 			t.Errorf("%+v: %+v, %v", c.f, got, set)
@@ -124,8 +125,8 @@ func hasSlowly(v any, word string, own, found bool) bool {
 func sameAsSlowly(t *testing.T, line, word string) {
 	t.Helper()
 	var whole map[string]any
-	got, err := Filter{Text: word}.Matches([]byte(line))
-	if err != nil || json.Unmarshal([]byte(line), &whole) != nil || (Filter{Text: word}).Check() != nil {
+	got, err := record.Filter{Text: word}.Matches([]byte(line))
+	if err != nil || json.Unmarshal([]byte(line), &whole) != nil || (record.Filter{Text: word}).Check() != nil {
 		return
 	}
 	if want := hasSlowly(whole, word, false, false); got != want {
@@ -150,7 +151,7 @@ func TestTextIsItsDefinition(t *testing.T) {
 			word = strings.ToUpper(word)
 		}
 		sameAsSlowly(t, line, word)
-		if got, _ := (Filter{Text: word}).Matches([]byte(line)); got {
+		if got, _ := (record.Filter{Text: word}).Matches([]byte(line)); got {
 			found++
 		}
 	}
@@ -210,7 +211,7 @@ func TestTextOfBatches(t *testing.T) {
 			}
 		}
 		var got []string
-		for _, line := range pagesOf(t, k.log, Query{Filter: Filter{Text: word}, Limit: 7}) {
+		for _, line := range pagesOf(t, k.log, Query{Filter: record.Filter{Text: word}, Limit: 7}) {
 			got = append(got, idOf(line))
 		}
 		if found += len(got); !slices.Equal(got, want) {
@@ -227,13 +228,13 @@ func TestInheritedTextIsReadOnce(t *testing.T) {
 	t.Parallel()
 	k, _ := batchLog(t, rand.New(rand.NewPCG(rand.Uint64(), 0)))
 	reads, about := 0, map[string]bool{}
-	s := NewSieve(Filter{Text: "nowhere to be found"}, func(line []byte) (Recorded, error) {
+	s := record.NewSieve(record.Filter{Text: "nowhere to be found"}, func(line []byte) (record.Recorded, error) {
 		reads++
 		return k.log.Recorded(line)
 	})
 	for range 2 {
 		for n, line := range k.lines {
-			r, err := Parse(line)
+			r, err := record.Parse(line)
 			k.ok(err)
 			if k.gone[int64(n)] != "" || r.BatchID() == "" {
 				continue

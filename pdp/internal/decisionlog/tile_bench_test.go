@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/mod/sumdb/tlog"
 
+	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/pdptest/bound"
 )
 
@@ -78,7 +79,7 @@ func TestTilesOpenNoSegment(t *testing.T) {
 	t.Parallel()
 	l := mustOpen(t, t.TempDir(), Options{})
 	for n := range 2 * keptOpen {
-		var entries []Entry
+		var entries []record.Entry
 		for i := range 100 {
 			entries = append(entries, entry(fmt.Sprint(n, " ", i)))
 		}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 	"sync"
 	"testing"
 
@@ -18,7 +19,7 @@ import (
 func logOf(t testing.TB, records int, o Options) *Log {
 	t.Helper()
 	l := mustOpen(t, t.TempDir(), o)
-	var some []Entry
+	var some []record.Entry
 	for n := int(l.Size()); n < records; n++ {
 		some = append(some, entry(fmt.Sprintf("r%d", n)))
 		if len(some) == 1000 || n == records-1 {

@@ -19,6 +19,7 @@ import (
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/journal"
+	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/pdptest/crashedlog"
 )
 
@@ -98,7 +99,7 @@ func stopped(t *testing.T) (data string) {
 	log, err := decisionlog.Open(data, decisionlog.Options{})
 	for n := range 4 {
 		if err == nil {
-			err = log.Append(t.Context(), []decisionlog.Entry{{ID: fmt.Sprint(n), Kind: format.KindDecision, Tenant: "t", Decision: &decisionlog.Decision{}}})
+			err = log.Append(t.Context(), []record.Entry{{ID: fmt.Sprint(n), Kind: format.KindDecision, Tenant: "t", Decision: &record.Decision{}}})
 		}
 	}
 	if err == nil {
@@ -184,7 +185,7 @@ func TestNoUnsignedTailIsSignedInSilence(t *testing.T) {
 		reader, err := decisionlog.OpenReader(data)
 		must(t, err)
 		var named []verify.Tail
-		err = reader.Events(t.Context(), func(r *decisionlog.Recorded) error { // of the newest segment alone
+		err = reader.Events(t.Context(), func(r *record.Recorded) error { // of the newest segment alone
 			for _, one := range r.UnsignedTails() {
 				named = append(named, verify.Tail{From: int64(one.From), To: int64(one.To), Cause: one.Cause})
 			}
@@ -320,7 +321,7 @@ func TestACutEndShowsInAnExportOfTheFiles(t *testing.T) {
 	log, err := decisionlog.Open(data, decisionlog.Options{})
 	must(t, err)
 	for n := range 3 {
-		must(t, log.Append(t.Context(), []decisionlog.Entry{{ID: fmt.Sprint(n), Kind: format.KindDecision, Tenant: "t", Decision: &decisionlog.Decision{}}}))
+		must(t, log.Append(t.Context(), []record.Entry{{ID: fmt.Sprint(n), Kind: format.KindDecision, Tenant: "t", Decision: &record.Decision{}}}))
 		if n != 1 {
 			_, err = log.Checkpoint(t.Context())
 			must(t, err)

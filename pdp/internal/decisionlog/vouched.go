@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 	"slices"
 
 	"go.etcd.io/bbolt"
@@ -17,7 +18,7 @@ type Vouched struct {
 	// Altered says what is not as it was written. Records may be Hidden by it behind the newest one that the tree vouches for.
 	Altered error
 	Hidden  bool
-	// Keys is the number of the API keys that came with the newest record of them: see [Entry]. It is the highest number if
+	// Keys is the number of the API keys that came with the newest record of them: see [record.Entry]. It is the highest number if
 	// nobody knows it.
 	Keys uint64
 }
@@ -25,13 +26,13 @@ type Vouched struct {
 // trusted is the end of a log: the edge of its tree, the tails that are not the writer's, and [Vouched].Keys.
 type trusted struct {
 	end   edge
-	tails []UnsignedTail
+	tails []record.UnsignedTail
 	keys  uint64
 }
 
 // Vouched goes over the administrative records of some events: the newest record of the first event for which the tree
 // vouches, and all behind it. Visit hears of each whether it is vouched for. If records may be hidden, none is but the first.
-func (l *Log) Vouched(ctx context.Context, visit func(r *Recorded, vouched bool) error, first string, others ...string) (v Vouched, err error) {
+func (l *Log) Vouched(ctx context.Context, visit func(r *record.Recorded, vouched bool) error, first string, others ...string) (v Vouched, err error) {
 	if err := l.barrier(ctx); err != nil {
 		return v, err
 	}
@@ -49,7 +50,7 @@ func (l *Log) Vouched(ctx context.Context, visit func(r *Recorded, vouched bool)
 
 // Vouched does for a Reader what [Log.Vouched] does. Beside a running server it reports nothing as hidden, because the server may
 // have the records that the reader lacks.
-func (r *Reader) Vouched(ctx context.Context, visit func(r *Recorded, vouched bool) error, first string, others ...string) (v Vouched, err error) {
+func (r *Reader) Vouched(ctx context.Context, visit func(r *record.Recorded, vouched bool) error, first string, others ...string) (v Vouched, err error) {
 	all := r.all()
 	if len(all) == 0 {
 		return v, nil
@@ -72,11 +73,11 @@ func (r *Reader) Vouched(ctx context.Context, visit func(r *Recorded, vouched bo
 		}
 		t.keys = math.MaxUint64
 		if from := max(newest.first, tail.checkpointed); from < r.Size() {
-			t.tails = append(t.tails, UnsignedTail{From: from, To: r.Size() - 1})
+			t.tails = append(t.tails, record.UnsignedTail{From: from, To: r.Size() - 1})
 		}
 		return nil
 	})
-	if errors.Is(err, ErrDamaged) {
+	if errors.Is(err, record.ErrDamaged) {
 		return Vouched{Altered: err, Hidden: !r.Partial(), Keys: math.MaxUint64}, nil
 	} else if err != nil {
 		return v, err
@@ -86,14 +87,14 @@ func (r *Reader) Vouched(ctx context.Context, visit func(r *Recorded, vouched bo
 	return v, err
 }
 
-func (r *Reader) vouched(ctx context.Context, t trusted, visit func(*Recorded, bool) error, first string, others []string) (v Vouched, err error) {
+func (r *Reader) vouched(ctx context.Context, t trusted, visit func(*record.Recorded, bool) error, first string, others []string) (v Vouched, err error) {
 	v.Keys = t.keys
 	names, size := append(slices.Clone(others), first), t.end.size
-	var found []*Recorded
+	var found []*record.Recorded
 	newest := -1 // in found
 	for _, s := range slices.Backward(r.all()) {
 		here, err := r.eventsIn(ctx, s.first, size, names)
-		if err != nil && !errors.Is(err, ErrDamaged) {
+		if err != nil && !errors.Is(err, record.ErrDamaged) {
 			return v, err
 		}
 		v.Altered = errors.Join(v.Altered, err)
@@ -119,13 +120,13 @@ func (r *Reader) vouched(ctx context.Context, t trusted, visit func(*Recorded, b
 			v.Hidden = err != nil
 		}
 	}
-	if v.Altered != nil && !errors.Is(v.Altered, ErrDamaged) {
+	if v.Altered != nil && !errors.Is(v.Altered, record.ErrDamaged) {
 		return v, v.Altered
 	}
 	for _, tail := range t.tails {
 		if tail.To > behind {
 			v.Hidden, v.Keys = true, math.MaxUint64
-			v.Altered = errors.Join(v.Altered, fmt.Errorf("%w: nothing says that the service wrote records %d to %d", ErrDamaged, tail.From, tail.To))
+			v.Altered = errors.Join(v.Altered, fmt.Errorf("%w: nothing says that the service wrote records %d to %d", record.ErrDamaged, tail.From, tail.To))
 		}
 	}
 	for n, one := range found[max(newest, 0):] {
@@ -137,7 +138,7 @@ func (r *Reader) vouched(ctx context.Context, t trusted, visit func(*Recorded, b
 	return v, nil
 }
 
-func silent() *walker { return &walker{visit: func(Record) error { return nil }} }
+func silent() *walker { return &walker{visit: func(record.Record) error { return nil }} }
 
 // fromEdge reads the hashes of a tree from a segment on: those before it from its edge.
 type fromEdge struct {
@@ -156,8 +157,8 @@ func (h *fromEdge) ReadHashes(indexes []int64) (all []tlog.Hash, err error) {
 }
 
 // proves reports whether a record of a segment is in a tree as its line has it.
-func (r *Reader) proves(s *segment, one *Recorded, t trusted) bool {
-	if slices.ContainsFunc(t.tails, func(u UnsignedTail) bool { return u.From <= one.Sequence && one.Sequence <= u.To }) {
+func (r *Reader) proves(s *segment, one *record.Recorded, t trusted) bool {
+	if slices.ContainsFunc(t.tails, func(u record.UnsignedTail) bool { return u.From <= one.Sequence && one.Sequence <= u.To }) {
 		return false
 	}
 	size, sequence := int64(t.end.size), int64(one.Sequence)

@@ -13,6 +13,7 @@ import (
 
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 )
 
 // TestWhatTheTreeVouchesFor alters one byte of a log at a time: a record, or a hash, of an old segment and of the newest. What
@@ -23,7 +24,7 @@ func TestWhatTheTreeVouchesFor(t *testing.T) {
 	log, err := decisionlog.Open(whole, decisionlog.Options{})
 	event := func(name string, keys uint64) uint64 {
 		if err == nil {
-			err = log.Append(t.Context(), []decisionlog.Entry{{ID: fmt.Sprint(name, keys), Kind: format.KindAdmin, Event: name, Keys: keys}})
+			err = log.Append(t.Context(), []record.Entry{{ID: fmt.Sprint(name, keys), Kind: format.KindAdmin, Event: name, Keys: keys}})
 		}
 		return log.Size() - 1
 	}
@@ -77,9 +78,9 @@ func TestWhatTheTreeVouchesFor(t *testing.T) {
 			c.do(data)
 			look := func(of interface {
 				Size() uint64
-			}, vouched func(visit func(*decisionlog.Recorded, bool) error) (decisionlog.Vouched, error)) {
+			}, vouched func(visit func(*record.Recorded, bool) error) (decisionlog.Vouched, error)) {
 				var visited []uint64
-				v, err := vouched(func(r *decisionlog.Recorded, vouched bool) error {
+				v, err := vouched(func(r *record.Recorded, vouched bool) error {
 					if vouched {
 						visited = append(visited, r.Sequence)
 					}
@@ -94,7 +95,7 @@ func TestWhatTheTreeVouchesFor(t *testing.T) {
 			}
 			reader, err := decisionlog.OpenReader(data)
 			must(t, err)
-			look(reader, func(visit func(*decisionlog.Recorded, bool) error) (decisionlog.Vouched, error) {
+			look(reader, func(visit func(*record.Recorded, bool) error) (decisionlog.Vouched, error) {
 				return reader.Vouched(t.Context(), visit, format.EventAPIKeys, format.EventAPIKeyRevoked)
 			})
 			must(t, reader.Close())
@@ -102,7 +103,7 @@ func TestWhatTheTreeVouchesFor(t *testing.T) {
 			if err != nil {
 				return // the last record is read by each start
 			}
-			look(log, func(visit func(*decisionlog.Recorded, bool) error) (decisionlog.Vouched, error) {
+			look(log, func(visit func(*record.Recorded, bool) error) (decisionlog.Vouched, error) {
 				return log.Vouched(t.Context(), visit, format.EventAPIKeys, format.EventAPIKeyRevoked)
 			})
 			must(t, log.Close())

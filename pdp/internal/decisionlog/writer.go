@@ -11,6 +11,7 @@ import (
 
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/index"
+	"policy-service/pdp/internal/decisionlog/record"
 )
 
 // writer writes the log. It alone writes: calls of others wait in its queue.
@@ -27,7 +28,7 @@ type writer struct {
 	// The writer's goroutine alone touches the rest.
 	active *segment // nil while the log cannot be written
 	tail   tail
-	tails  []UnsignedTail // that are on record
+	tails  []record.UnsignedTail // that are on record
 	key    key
 	failed error
 	tried  time.Time // when a new segment was last tried for, or the failed log
@@ -152,7 +153,7 @@ func (w *writer) run() {
 func (w *writer) wait() time.Duration {
 	t := &w.tail
 	switch {
-	case errors.Is(w.failed, ErrDamaged): // an operator must see to it, and the leaks of bbolt in each try add up
+	case errors.Is(w.failed, record.ErrDamaged): // an operator must see to it, and the leaks of bbolt in each try add up
 		return max(time.Minute, w.options.RetryEvery) - time.Since(w.tried)
 	case w.failed != nil:
 		return w.options.RetryEvery - time.Since(w.tried)
@@ -347,11 +348,11 @@ func (w *writer) answer(calls []*call, err error) {
 
 // own is a call with a record of the log's own. caller is "" if no caller asked for it.
 func (w *writer) own(caller, event string, about any) *call {
-	p, err := prepare(&Entry{
+	p, err := prepare(&record.Entry{
 		Kind:    format.KindAdmin,
 		Caller:  caller,
 		Event:   event,
-		Details: Details(about),
+		Details: record.Details(about),
 	}, w.options.NewID(), w.options.Kinds)
 	if err != nil {
 		panic(err) // an event of ours is always a record

@@ -24,6 +24,7 @@ import (
 	"policy-service/obligations"
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/internal/mcp/internal/link"
 	"policy-service/pdp/internal/mcp/internal/people"
 	"policy-service/pdp/internal/server"
@@ -100,14 +101,14 @@ func TestRequestsAreOfTheirTenant(t *testing.T) {
 	}
 }
 
-func driftsIn(t *testing.T, data string) (found []decisionlog.Recorded) {
+func driftsIn(t *testing.T, data string) (found []record.Recorded) {
 	t.Helper()
 	r, err := decisionlog.OpenReader(data)
 	mcptest.Must(t, err)
 	defer func() { _ = r.Close() }()
 	for line, err := range r.Records(t.Context(), 0, r.Size()) {
 		mcptest.Must(t, err)
-		one, err := decisionlog.Parse(line.Line)
+		one, err := record.Parse(line.Line)
 		mcptest.Must(t, err)
 		if one.Event == format.EventToolDrift {
 			found = append(found, *one)
@@ -116,7 +117,7 @@ func driftsIn(t *testing.T, data string) (found []decisionlog.Recorded) {
 	return found
 }
 
-func driftOf(t *testing.T, r decisionlog.Recorded) (d evaluation.Drift) {
+func driftOf(t *testing.T, r record.Recorded) (d evaluation.Drift) {
 	t.Helper()
 	mcptest.Must(t, json.Unmarshal(r.Details, &d))
 	return d

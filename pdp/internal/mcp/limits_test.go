@@ -10,6 +10,7 @@ import (
 
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/internal/mcp"
 	"policy-service/pdp/pdptest/mcptest"
 )
@@ -168,7 +169,7 @@ func TestAListCostsLittle(t *testing.T) {
 		bytes := 0
 		for line, err := range r.Records(t.Context(), 0, r.Size()) {
 			orFail(t, err)
-			one, err := decisionlog.Parse(line.Line)
+			one, err := record.Parse(line.Line)
 			orFail(t, err)
 			if one.Names.Action.Name == "tools/list" || one.Kind == format.KindPossible {
 				kinds, bytes = append(kinds, fmt.Sprint(one.Kind, " ", len(one.Items))), bytes+len(line.Line)

@@ -12,7 +12,7 @@ import (
 	"policy-service/evaluation"
 	"policy-service/pdp"
 	"policy-service/pdp/internal/cedartext"
-	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/internal/decisionlog/recorder"
 )
 
@@ -132,7 +132,7 @@ func forbidding(text string) (forbids string, whole bool) {
 // untouched reports whether the answer to a question is certainly the same. A question with unknown places is not looked at, nor one that
 // was asked with an approval: the policies are asked twice then. A caller without a capability may be told that it needs one, so these
 // policies are asked with a capability, too.
-func (a apart) untouched(ctx context.Context, q *decisionlog.Recorded, limits evaluation.Limits) (bool, error) {
+func (a apart) untouched(ctx context.Context, q *record.Recorded, limits evaluation.Limits) (bool, error) {
 	if a.was == nil || q.Unknown != nil || q.Approved || len(q.Discharged) > 0 {
 		return false, nil
 	}
@@ -148,7 +148,7 @@ func (a apart) untouched(ctx context.Context, q *decisionlog.Recorded, limits ev
 			if err != nil {
 				return false, ctx.Err()
 			}
-			if o.Answer != decisionlog.Allow || !slices.Equal(o.Determining, []string{permitsAll}) || len(o.Errors) > 0 {
+			if o.Answer != record.Allow || !slices.Equal(o.Determining, []string{permitsAll}) || len(o.Errors) > 0 {
 				return false, nil
 			}
 		}

@@ -16,8 +16,8 @@ import (
 	"policy-service/evaluation"
 	"policy-service/obligations"
 	"policy-service/pdp"
-	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/internal/decisionlog/recorder"
 )
 
@@ -41,7 +41,7 @@ var Classes = []Class{Widened, Weaker, Narrowed, Stronger, Other}
 
 // allows reports whether an answer lets the caller go on, perhaps after an approval.
 func allows(answer string) bool {
-	return answer == decisionlog.Allow || answer == decisionlog.Waiting || answer == decisionlog.Possible
+	return answer == record.Allow || answer == record.Waiting || answer == record.Possible
 }
 
 // classOf compares two outcomes. spent says that the first used an approval.
@@ -49,9 +49,9 @@ func classOf(was, is Outcome, spent, hidden bool) Class {
 	switch {
 	case !allows(was.Answer) && allows(is.Answer):
 		return Widened
-	case allows(was.Answer) && !allows(is.Answer), spent && is.Answer == decisionlog.Waiting:
+	case allows(was.Answer) && !allows(is.Answer), spent && is.Answer == record.Waiting:
 		return Narrowed
-	case spent && is.Answer == decisionlog.Allow && !is.approved:
+	case spent && is.Answer == record.Allow && !is.approved:
 		return Weaker
 	case allows(was.Answer):
 		if class := ofObligations(was.Obligations, is.Obligations, hidden); class != Same {
@@ -182,7 +182,7 @@ type Compared struct {
 
 // Change is one question, and the answers to it.
 type Change struct {
-	Recorded *decisionlog.Recorded
+	Recorded *record.Recorded
 	Class    Class
 	Was, Is  Outcome
 	Unknown  *pdp.Unknown
@@ -287,12 +287,12 @@ func (c *comparison) compare(ctx context.Context, one *Change) (err error) {
 }
 
 // recorded reports whether the answer on record is that of the base.
-func (c *comparison) recorded(q *decisionlog.Recorded) bool {
+func (c *comparison) recorded(q *record.Recorded) bool {
 	return c.base == nil || c.base.Digest() == q.Bundle && len(q.Details) == 0
 }
 
 // keyOf is the same for two questions to which the answers are the same.
-func (c *comparison) keyOf(q *decisionlog.Recorded) (key [16]byte) {
+func (c *comparison) keyOf(q *record.Recorded) (key [16]byte) {
 	now := ""
 	if c.candidate.SeesNow(q.Tenant) || c.base != nil && c.base.SeesNow(q.Tenant) || len(q.Discharged) > 0 {
 		now = cmp.Or(q.Now, q.Time).String()
@@ -303,7 +303,7 @@ func (c *comparison) keyOf(q *decisionlog.Recorded) (key [16]byte) {
 		Registered, Asks, Approved                 bool
 		Masked                                     []evaluation.Hidden
 		Discharged                                 []evaluation.Met
-		Capability                                 *decisionlog.Capability
+		Capability                                 *record.Capability
 		Mismatch                                   []string
 		Details                                    bool
 	}{
@@ -317,7 +317,7 @@ func (c *comparison) keyOf(q *decisionlog.Recorded) (key [16]byte) {
 }
 
 // ask asks both bundles.
-func (c *comparison) ask(ctx context.Context, q *decisionlog.Recorded) (made answers, err error) {
+func (c *comparison) ask(ctx context.Context, q *record.Recorded) (made answers, err error) {
 	if made.untouched = c.apart.none; made.untouched {
 		return made, nil
 	}
@@ -330,7 +330,7 @@ func (c *comparison) ask(ctx context.Context, q *decisionlog.Recorded) (made ans
 	return made, err
 }
 
-func (c *comparison) askBoth(ctx context.Context, q *decisionlog.Recorded) (made answers, err error) {
+func (c *comparison) askBoth(ctx context.Context, q *record.Recorded) (made answers, err error) {
 	bound, lacks, err := c.boundThen(ctx, q)
 	if made.lacks = lacks; err != nil || lacks != "" {
 		return made, unknownOr(err, &made)
@@ -353,7 +353,7 @@ func unknownOr(err error, made *answers) error {
 }
 
 // boundThen is the binding of the approval that a decision used, by the policies of then; nil if it used none.
-func (c *comparison) boundThen(ctx context.Context, q *decisionlog.Recorded) (bound []byte, lacks string, err error) {
+func (c *comparison) boundThen(ctx context.Context, q *record.Recorded) (bound []byte, lacks string, err error) {
 	if len(q.Discharged) == 0 && !q.Approved {
 		return nil, "", nil
 	}
@@ -372,7 +372,7 @@ func (c *comparison) boundThen(ctx context.Context, q *decisionlog.Recorded) (bo
 var errNoCall = errors.New("the request cannot be made of the record")
 
 // BoundBy is the binding of the approval that a decision used, by the bundle that decided; nil if it used none.
-func BoundBy(ctx context.Context, q *decisionlog.Recorded, b *pdp.Bundle, limits evaluation.Limits) ([]byte, error) {
+func BoundBy(ctx context.Context, q *record.Recorded, b *pdp.Bundle, limits evaluation.Limits) ([]byte, error) {
 	if len(q.Discharged) == 0 && !q.Approved {
 		return nil, nil
 	}
@@ -389,18 +389,18 @@ func BoundBy(ctx context.Context, q *decisionlog.Recorded, b *pdp.Bundle, limits
 
 // baseOf is the base, with the tenant of a question also if that has no files of its own there: nothing but its records says then that
 // it was there.
-func (c *comparison) baseOf(q *decisionlog.Recorded) *pdp.Bundle {
+func (c *comparison) baseOf(q *record.Recorded) *pdp.Bundle {
 	if c.base.HasTenant(q.Tenant) {
 		return c.base
 	}
-	b, lacks, err := c.then.of(&decisionlog.Recorded{Bundle: c.base.Digest(), Tenant: q.Tenant})
+	b, lacks, err := c.then.of(&record.Recorded{Bundle: c.base.Digest(), Tenant: q.Tenant})
 	if err != nil || lacks != "" {
 		return c.base
 	}
 	return b
 }
 
-func (c *comparison) by(ctx context.Context, b *pdp.Bundle, q *decisionlog.Recorded, bound []byte, made *answers) (Outcome, error) {
+func (c *comparison) by(ctx context.Context, b *pdp.Bundle, q *record.Recorded, bound []byte, made *answers) (Outcome, error) {
 	call, err := recorder.CallOf(q, b, c.limits)
 	switch {
 	case err != nil && len(q.Details) > 0:

@@ -6,8 +6,8 @@ import (
 	"errors"
 	"fmt"
 
-	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/internal/decisionlog/recorder"
 )
 
@@ -17,7 +17,7 @@ var ErrNoBundle = errors.New("the bundle in force is not known")
 // InForce is the bundle that was in force at the end of a log. It reads the log once.
 func InForce(ctx context.Context, from Source) (*Side, error) {
 	digest := ""
-	look := func(r *decisionlog.Recorded) (err error) {
+	look := func(r *record.Recorded) (err error) {
 		digest, err = r.NamedBundle()
 		return err
 	}
@@ -47,7 +47,7 @@ func InForce(ctx context.Context, from Source) (*Side, error) {
 }
 
 // eachLoaded looks at the records that say that a bundle was loaded.
-func eachLoaded(ctx context.Context, from Source, look func(*decisionlog.Recorded) error) error {
+func eachLoaded(ctx context.Context, from Source, look func(*record.Recorded) error) error {
 	for r, err := range from.Records(ctx) {
 		if err != nil {
 			return err
@@ -55,7 +55,7 @@ func eachLoaded(ctx context.Context, from Source, look func(*decisionlog.Recorde
 		if !bytes.Contains(r.Line, []byte(format.EventBundleLoaded)) {
 			continue
 		}
-		one, err := decisionlog.Parse(r.Line)
+		one, err := record.Parse(r.Line)
 		if err == nil && one.Kind == format.KindAdmin && one.Event == format.EventBundleLoaded {
 			err = look(one)
 		}

@@ -12,13 +12,13 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp"
-	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/internal/decisionlog/recorder"
 )
 
 // Outcome is the answer to a recorded question.
 type Outcome struct {
-	// Answer is one of those of [decisionlog.Recorded.Answer], or [Refused].
+	// Answer is one of those of [record.Recorded.Answer], or [Refused].
 	Answer      string                   `json:"answer"`
 	Reason      evaluation.Reason        `json:"reason,omitzero"`
 	ReasonUser  string                   `json:"reason_user,omitzero"`
@@ -68,12 +68,12 @@ func refuses(err error) bool {
 }
 
 // onRecord is the answer that a record has.
-func onRecord(r *decisionlog.Recorded) Outcome {
+func onRecord(r *record.Recorded) Outcome {
 	o := Outcome{
 		Answer: r.Answer(), Reason: evaluation.Reason(r.Reason), ReasonUser: r.ReasonUser, Determining: r.Determining,
 		Overruled: r.Overruled, Errors: r.Errors, Required: r.Required, LeftOut: r.LeftOut, approved: len(r.Discharged) > 0,
 	}
-	if len(r.Details) > 0 && o.Answer == decisionlog.Deny { // it was no request
+	if len(r.Details) > 0 && o.Answer == record.Deny { // it was no request
 		o.Answer = Refused
 	}
 	for _, one := range r.Obligations {

@@ -8,8 +8,8 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp"
-	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/internal/decisionlog/recorder"
 )
 
@@ -59,7 +59,7 @@ const (
 
 // judged is one question after it was asked again.
 type judged struct {
-	q    *decisionlog.Recorded
+	q    *record.Recorded
 	diff *Difference
 	need *pdp.Unknown
 	// lacks is why it cannot be judged.
@@ -90,7 +90,7 @@ func recheck(ctx context.Context, q question, then *bundles, limits evaluation.L
 	}
 	was := onRecord(q.Recorded)
 	call, err := recorder.CallOf(q.Recorded, b, limits)
-	if errors.Is(err, decisionlog.ErrNoRequest) && was.Answer == Refused { // it was no request then either
+	if errors.Is(err, record.ErrNoRequest) && was.Answer == Refused { // it was no request then either
 		return one, nil
 	}
 	if err != nil {

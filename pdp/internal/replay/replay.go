@@ -16,6 +16,7 @@ import (
 	"policy-service/evaluation"
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/export"
+	"policy-service/pdp/internal/decisionlog/record"
 )
 
 // Source is a decision log, or an export of one.
@@ -29,7 +30,7 @@ type Source interface {
 
 // Record is a record of one of several logs.
 type Record struct {
-	decisionlog.Record
+	record.Record
 	Log string
 }
 
@@ -115,6 +116,6 @@ func (o *Options) limits() evaluation.Limits {
 }
 
 // has reports whether a record is one of those that are chosen.
-func (o *Options) has(r *decisionlog.Recorded) bool {
+func (o *Options) has(r *record.Recorded) bool {
 	return (o.Tenant == "" || r.Tenant == o.Tenant) && (o.From.IsZero() || !r.Time.Before(o.From)) && (o.To.IsZero() || r.Time.Before(o.To))
 }

@@ -11,8 +11,8 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp"
-	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 )
 
 // Votes says which votes on record the candidate would not let their people cast. Who stands in for another is not asked about: the
@@ -71,12 +71,12 @@ type recordedVote struct {
 }
 
 // isVote reports whether a record is that of a vote.
-func isVote(r *decisionlog.Recorded) bool {
+func isVote(r *record.Recorded) bool {
 	return r.Kind == format.KindApproval && slices.Contains([]string{"approve", "deny", "delegate"}, r.Event)
 }
 
 // vote asks both bundles whether the person of a vote may cast it.
-func (c *comparison) vote(ctx context.Context, q *decisionlog.Recorded) (*Vote, error) {
+func (c *comparison) vote(ctx context.Context, q *record.Recorded) (*Vote, error) {
 	var said recordedVote
 	if json.Unmarshal(q.Details, &said) != nil {
 		return &Vote{unknown: true}, nil
@@ -107,7 +107,7 @@ func (c *comparison) vote(ctx context.Context, q *decisionlog.Recorded) (*Vote, 
 }
 
 // reviewed is what the vote was about, if the record has all of it.
-func (c *comparison) reviewed(q *decisionlog.Recorded, said *recordedVote) (about pdp.Reviewed, known bool) {
+func (c *comparison) reviewed(q *record.Recorded, said *recordedVote) (about pdp.Reviewed, known bool) {
 	request, _, err := q.Request(c.limits)
 	if err != nil || said.NamesHidden {
 		return about, false
@@ -121,7 +121,7 @@ func (c *comparison) reviewed(q *decisionlog.Recorded, said *recordedVote) (abou
 	return about, known
 }
 
-func mayVote(ctx context.Context, b *pdp.Bundle, q *decisionlog.Recorded, who pdp.Approver, about pdp.Reviewed) (pdp.Review, error) {
+func mayVote(ctx context.Context, b *pdp.Bundle, q *record.Recorded, who pdp.Approver, about pdp.Reviewed) (pdp.Review, error) {
 	at := cmp.Or(q.Now, q.Time)
 	r, err := pdp.Of(b, pdp.Options{Now: func() time.Time { return at }}).Reviewer(q.Tenant, who)
 	var review pdp.Review

@@ -10,8 +10,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/evaluation"
-	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/internal/replay"
 )
 
@@ -24,9 +24,9 @@ func (a *archive) votes(tenant, event, more string) (id string) {
 	must(a.t, json.Unmarshal([]byte(more), &details))
 	text, err := json.Marshal(details)
 	must(a.t, err)
-	must(a.t, a.log.Append(a.t.Context(), []decisionlog.Entry{{
+	must(a.t, a.log.Append(a.t.Context(), []record.Entry{{
 		ID: id, Kind: format.KindApproval, Tenant: tenant, Caller: "key:mia", Now: a.now, Event: event, Details: text,
-		Request: &decisionlog.Request{
+		Request: &record.Request{
 			Subject: jsontext.Value(`{"type":"user","id":"zoe"}`), Action: jsontext.Value(`{"name":"tool.invoke"}`),
 			Resource: jsontext.Value(`{"type":"tool","id":"t"}`), Context: jsontext.Value(`{"agent":{"type":"agent","id":"bot"}}`),
 		},

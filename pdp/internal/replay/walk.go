@@ -12,14 +12,14 @@ import (
 	"policy-service/evaluation"
 	"policy-service/evaluation/recent"
 	"policy-service/pdp"
-	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/internal/decisionlog/recorder"
 )
 
 // question is one recorded question, or a vote.
 type question struct {
-	*decisionlog.Recorded
+	*record.Recorded
 	// lacks is why it cannot be judged, one of the reasons below.
 	lacks string
 	// leaf is the hash of the record that it is from.
@@ -61,8 +61,8 @@ type work[T any] struct {
 
 // raw is a record, and the last one before it that may be of a batch.
 type raw struct {
-	decisionlog.Record
-	batch decisionlog.Record
+	record.Record
+	batch record.Record
 }
 
 // atOnce is how many records a worker takes.
@@ -148,13 +148,13 @@ var ofBatch = []byte(`"kind":"` + format.KindBatch + `"`)
 // read reads a few records at a time. With an item of a batch comes the record of the batch, which stands before it.
 func read(ctx context.Context, from Source, give func([]raw) bool) error {
 	var some []raw
-	batches := map[string]decisionlog.Record{} // the last one of each log
+	batches := map[string]record.Record{} // the last one of each log
 	for rec, err := range from.Records(ctx) {
 		if err != nil {
 			return err
 		}
 		if bytes.Contains(rec.Line, ofBatch) {
-			if is, err := decisionlog.Parse(rec.Line); err == nil && is.Kind == format.KindBatch {
+			if is, err := record.Parse(rec.Line); err == nil && is.Kind == format.KindBatch {
 				batches[rec.Log] = rec.Record
 			}
 		}
@@ -174,13 +174,13 @@ func read(ctx context.Context, from Source, give func([]raw) bool) error {
 // questionsIn are the questions of a record, none if it has none or is not chosen.
 func questionsIn(r raw, o *Options) (all []question, err error) {
 	if r.Line == nil {
-		return []question{{Recorded: &decisionlog.Recorded{Sequence: r.Sequence}, lacks: LacksContent}}, nil
+		return []question{{Recorded: &record.Recorded{Sequence: r.Sequence}, lacks: LacksContent}}, nil
 	}
 	batch, err := r.inheritsFrom()
 	if err != nil {
 		return nil, err
 	}
-	resolved, err := decisionlog.Resolve(r.Line, batch)
+	resolved, err := record.Resolve(r.Line, batch)
 	if err != nil {
 		return nil, fmt.Errorf("record %d: %w", r.Sequence, err)
 	}
@@ -210,21 +210,21 @@ func questionsIn(r raw, o *Options) (all []question, err error) {
 var inherits = []byte(`"inherits":[`)
 
 // inheritsFrom is the record of the batch that an item inherits from, one without a Line if there is none.
-func (r raw) inheritsFrom() (none decisionlog.Record, err error) {
+func (r raw) inheritsFrom() (none record.Record, err error) {
 	if r.batch.Line == nil || !bytes.Contains(r.Line, inherits) {
 		return none, nil
 	}
-	item, err := decisionlog.Parse(r.Line)
+	item, err := record.Parse(r.Line)
 	if err != nil || item.BatchID() == "" {
 		return none, err
 	}
-	if of, err := decisionlog.Parse(r.batch.Line); err == nil && of.Kind == format.KindBatch && of.ID == item.BatchID() {
+	if of, err := record.Parse(r.batch.Line); err == nil && of.Kind == format.KindBatch && of.ID == item.BatchID() {
 		return r.batch, nil
 	}
 	return none, nil
 }
 
-func asked(r *decisionlog.Recorded) question {
+func asked(r *record.Recorded) question {
 	if len(r.Gone) > 0 {
 		return question{Recorded: r, lacks: LacksContent}
 	}
@@ -252,7 +252,7 @@ const mostCompiled = 8
 func newBundles(from Source) *bundles { return &bundles{from: from} }
 
 // of is the bundle that answered a question, or why there is none.
-func (b *bundles) of(q *decisionlog.Recorded) (made *pdp.Bundle, lacks string, err error) {
+func (b *bundles) of(q *record.Recorded) (made *pdp.Bundle, lacks string, err error) {
 	one := b.compiled(q.Bundle, "")
 	if one.b != nil && !one.b.HasTenant(q.Tenant) && evaluation.IsTenantName(q.Tenant) {
 		one = b.compiled(q.Bundle, q.Tenant)

@@ -22,6 +22,7 @@ import (
 	"policy-service/pdp/internal/approval"
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/internal/server"
 	"policy-service/pdp/internal/server/auth"
 	"policy-service/pdp/pdptest"
@@ -293,16 +294,16 @@ func appendDecisions(b *testing.B, data string, records int) {
 	must(b, err)
 	bytes := log.Status().Bytes
 	for n := 0; n < records; n += 1000 {
-		entries := make([]decisionlog.Entry, 1000)
+		entries := make([]record.Entry, 1000)
 		for i := range entries {
 			id := fmt.Sprintf("0197f0c0-0000-7000-8000-%012d", n+i)
-			entries[i] = decisionlog.Entry{ID: id, Kind: format.KindDecision, Tenant: "default", Caller: "key:pep", RequestID: "r-" + id,
-				Request: &decisionlog.Request{
+			entries[i] = record.Entry{ID: id, Kind: format.KindDecision, Tenant: "default", Caller: "key:pep", RequestID: "r-" + id,
+				Request: &record.Request{
 					Subject: jsontext.Value(fmt.Sprintf(`{"type":"agent","id":"bot%d"}`, i)), Action: jsontext.Value(`{"name":"tool.invoke"}`),
 					Resource: jsontext.Value(`{"type":"tool","id":"tickets:create_ticket","properties":{"impact":"write"}}`),
 					Context:  jsontext.Value(`{"purpose":"to help a customer","arguments":{"title":"the printer burns","queue":"facilities","urgent":true}}`),
 				},
-				Decision: &decisionlog.Decision{Allow: true, Determining: []string{"tools/allow"}, Bundle: "h1:Vy6bjgwOaGRfFQKFTgbFza5WbMnsV4eAZp3XSA5RvK4="},
+				Decision: &record.Decision{Allow: true, Determining: []string{"tools/allow"}, Bundle: "h1:Vy6bjgwOaGRfFQKFTgbFza5WbMnsV4eAZp3XSA5RvK4="},
 			}
 		}
 		err := log.Append(context.Background(), entries)

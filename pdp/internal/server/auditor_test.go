@@ -21,6 +21,7 @@ import (
 	"policy-service/pdp"
 	"policy-service/pdp/decisionlog/verify"
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/internal/server"
 	"policy-service/pdp/internal/server/auth"
 	"policy-service/pdp/pdptest"
@@ -138,8 +139,8 @@ func (o *office) happen(tenant string) []string {
 		batch + ".0", batch + ".1", batch + ".2",
 		o.ask(tenant, evaluationPath, tenantQuestion),
 	}
-	receipt := decisionlog.Receipt{Decision: ids[0], Obligations: []evaluation.Receipt{{ID: tenant + "-tell", Status: evaluation.NotDischarged, Detail: tenant + "-detail"}}}
-	err := o.Log().Append(o.t.Context(), []decisionlog.Entry{receipt.Entry(tenant, "key:"+tenant+"-pep")})
+	receipt := record.Receipt{Decision: ids[0], Obligations: []evaluation.Receipt{{ID: tenant + "-tell", Status: evaluation.NotDischarged, Detail: tenant + "-detail"}}}
+	err := o.Log().Append(o.t.Context(), []record.Entry{receipt.Entry(tenant, "key:"+tenant+"-pep")})
 	must(o.t, err)
 	if got := o.as(tenant+"-auditor").Do("POST", "/v1/decisions/"+ids[len(ids)-1]+"/redaction", `{"reason":"`+tenant+`-erasure"}`); got.Status != 204 {
 		o.t.Fatalf("got %d %s", got.Status, got.Body)
@@ -448,7 +449,7 @@ func TestRecordOverHTTP(t *testing.T) {
 		Record   jsontext.Value
 		Sequence uint64
 		LeafHash string `json:"leaf_hash"`
-		Receipts []struct{ Details decisionlog.Receipt }
+		Receipts []struct{ Details record.Receipt }
 	}
 	body := o.as("initech-auditor").get("/v1/decisions/" + id)
 	must(t, json.Unmarshal([]byte(body), &got))

@@ -21,8 +21,8 @@ import (
 	"policy-service/evaluation"
 	"policy-service/evaluation/capability"
 	"policy-service/pdp/approval/webhook"
-	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/internal/evidence"
 	"policy-service/pdp/internal/server"
 	"policy-service/pdp/internal/server/audit"
@@ -292,7 +292,7 @@ func guessing(t *testing.T, masks []string) (*wallet, *guesser) {
 		get("auditor", "/v1/log/export?"+form)
 	}
 	for line := range strings.SplitSeq(export, "\n") {
-		if r, err := decisionlog.Parse([]byte(line)); err == nil && r.Kind == format.KindDecision {
+		if r, err := record.Parse([]byte(line)); err == nil && r.Kind == format.KindDecision {
 			for _, of := range []string{"", "/proof", "/explain"} {
 				get("supervisor", "/v1/decisions/"+r.ID+of)
 			}
@@ -330,10 +330,10 @@ func (w *wallet) opensEvidence(t *testing.T) {
 	other, err := evidence.NewKey(secret, "acme")
 	must(t, err)
 	_, text := w.do("auditor", "GET", "/v1/log/export", "")
-	var last *decisionlog.Recorded
+	var last *record.Recorded
 	opened := 0
 	for line := range strings.SplitSeq(text, "\n") {
-		r, err := decisionlog.Parse([]byte(line))
+		r, err := record.Parse([]byte(line))
 		if err != nil || r.Capability == nil || r.Capability.Proof == nil {
 			continue
 		}

@@ -19,7 +19,7 @@ import (
 	"policy-service/evaluation/capability"
 	"policy-service/pdp"
 	"policy-service/pdp/decisionlog/verify"
-	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/record"
 	records "policy-service/pdp/internal/decisionlog/recorder"
 	"policy-service/pdp/internal/server"
 	"policy-service/pdp/internal/server/auth"
@@ -289,7 +289,7 @@ func TestCapabilityStory(t *testing.T) {
 	}
 	found := ""
 	for line := range strings.SplitSeq(strings.TrimSpace(text), "\n") {
-		r, err := decisionlog.Parse([]byte(line))
+		r, err := record.Parse([]byte(line))
 		switch {
 		case err != nil:
 		case r.Kind == "capability":
@@ -415,7 +415,7 @@ func TestCapabilityRefusedOnRecord(t *testing.T) {
 	check := func(name, want string, s shot, id string) {
 		t.Helper()
 		status, answer, decision := w.sent("wallet", "POST", authorizePath, s.body(t))
-		record, err := decisionlog.Resolve([]byte(w.onRecord(decision)[0]), decisionlog.Record{})
+		record, err := record.Resolve([]byte(w.onRecord(decision)[0]), record.Record{})
 		must(t, err)
 		if c := record.Capability; status != 200 || c == nil || c.ID != id || c.Reason != want || c.Held || c.Proof != nil {
 			t.Errorf("%s: on record is %+v of %d %s, want %q refused as %s", name, c, status, answer, id, want)

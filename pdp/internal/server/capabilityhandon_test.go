@@ -19,8 +19,8 @@ import (
 	"policy-service/evaluation/authzenclient"
 	"policy-service/evaluation/capability"
 	"policy-service/pdp/decisionlog/verify"
-	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/internal/server"
 	"policy-service/pdp/internal/server/auth"
 	"policy-service/pdp/pdptest"
@@ -394,7 +394,7 @@ func killedUnderHandOn(t *testing.T, rounds int) {
 	}
 	decided, stepped := map[string]string{}, map[string]string{}
 	for line := range strings.SplitSeq(strings.TrimSpace(text), "\n") {
-		r, err := decisionlog.Parse([]byte(line))
+		r, err := record.Parse([]byte(line))
 		must(t, err)
 		var details struct {
 			Capability string   `json:"capability"`

@@ -22,8 +22,8 @@ import (
 	"policy-service/evaluation/capability"
 	"policy-service/pdp/approval/webhook"
 	"policy-service/pdp/decisionlog/verify"
-	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/internal/server"
 	"policy-service/pdp/internal/server/auth"
 	"policy-service/pdp/pdptest"
@@ -311,7 +311,7 @@ func (k *killing) count(held []granted, rounds int) {
 	}
 	used, proofs, crashes := map[string]int{}, map[string]bool{}, 0
 	for line := range strings.SplitSeq(strings.TrimSpace(text), "\n") {
-		r, err := decisionlog.Parse([]byte(line))
+		r, err := record.Parse([]byte(line))
 		must(k.t, err)
 		if r.Event == format.EventCrash {
 			crashes++

@@ -15,7 +15,7 @@ import (
 	"policy-service/evaluation"
 	"policy-service/evaluation/capability"
 	"policy-service/pdp"
-	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/internal/server"
 	"policy-service/pdp/internal/server/auth"
 	"policy-service/pdp/pdptest"
@@ -104,7 +104,7 @@ func TestCapabilitySweep(t *testing.T) {
 	_, text := w.do("auditor", "GET", "/v1/log/export", "")
 	found := ""
 	for line := range strings.SplitSeq(strings.TrimSpace(text), "\n") {
-		r, err := decisionlog.Parse([]byte(line))
+		r, err := record.Parse([]byte(line))
 		if err != nil || r.Kind != "capability" || !strings.Contains(line, read.ID) || r.Event != "suspended" && r.Event != "resumed" {
 			continue
 		}

@@ -10,6 +10,7 @@ import (
 	"policy-service/evaluation"
 	"policy-service/pdp"
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/internal/decisionlog/recorder"
 	"policy-service/pdp/internal/server/audit"
 )
@@ -32,7 +33,7 @@ func TestTheLastBundleOfThenIsAtHand(t *testing.T) {
 	e := newExplainer(func() *pdp.Bundle { return inForce }, evaluation.DefaultLimits())
 	compiled := func(digest, tenant string) int {
 		t.Helper()
-		then, bytes, err := e.then(t.Context(), &decisionlog.Recorded{Bundle: digest, Tenant: tenant}, bundles)
+		then, bytes, err := e.then(t.Context(), &record.Recorded{Bundle: digest, Tenant: tenant}, bundles)
 		if err != nil || then.Bundle.Digest() != digest {
 			t.Fatal(err)
 		}
@@ -56,12 +57,12 @@ func TestTheLastBundleOfThenIsAtHand(t *testing.T) {
 	}
 	ended, end := context.WithCancel(t.Context())
 	end()
-	if _, _, err := e.then(ended, &decisionlog.Recorded{Bundle: all[2], Tenant: "default"}, bundles); !errors.Is(err, context.Canceled) {
+	if _, _, err := e.then(ended, &record.Recorded{Bundle: all[2], Tenant: "default"}, bundles); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
 	<-e.compile
 	large := put(99, strings.Repeat("// a comment\n", largestThen/13+1))
-	if _, _, err := e.then(t.Context(), &decisionlog.Recorded{Bundle: large, Tenant: "default"}, bundles); !errors.Is(err, audit.ErrNotAlone) {
+	if _, _, err := e.then(t.Context(), &record.Recorded{Bundle: large, Tenant: "default"}, bundles); !errors.Is(err, audit.ErrNotAlone) {
 		t.Errorf("got %v", err)
 	}
 	files, err := bundles.Files(all[2])

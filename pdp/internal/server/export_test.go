@@ -16,6 +16,7 @@ import (
 
 	"policy-service/pdp/internal/cluster"
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/record"
 )
 
 // PublicURL is what became of the one configured.
@@ -80,7 +81,7 @@ func (s *Server) CountRecorded(event string) (n int) {
 
 // Receipts is the number of receipts on record of a decision.
 func (s *Server) Receipts(decision string) int {
-	page, err := s.decisions.log.Query(context.Background(), decisionlog.Query{Filter: decisionlog.Filter{Of: decision}, Limit: 100})
+	page, err := s.decisions.log.Query(context.Background(), decisionlog.Query{Filter: record.Filter{Of: decision}, Limit: 100})
 	if err != nil {
 		return -1
 	}

@@ -11,6 +11,7 @@ import (
 
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/internal/decisionlog/recorder"
 	"policy-service/pdp/internal/server/auth"
 )
@@ -20,7 +21,7 @@ import (
 
 // KeyLog is a log, or a reader of one.
 type KeyLog interface {
-	Vouched(ctx context.Context, visit func(r *decisionlog.Recorded, vouched bool) error, first string, others ...string) (decisionlog.Vouched, error)
+	Vouched(ctx context.Context, visit func(r *record.Recorded, vouched bool) error, first string, others ...string) (decisionlog.Vouched, error)
 }
 
 // KeysOnRecord compares API keys with what a decision log vouches for. Damage says what is wrong with either. If records of
@@ -29,7 +30,7 @@ type KeyLog interface {
 // sealed in etcd, which says what was revoked, so none of them is.
 func KeysOnRecord(ctx context.Context, log KeyLog, keys *auth.Keys) (known auth.KeysOnRecord, damage error, err error) {
 	known = auth.KeysOnRecord{}
-	visit := func(r *decisionlog.Recorded, vouched bool) error {
+	visit := func(r *record.Recorded, vouched bool) error {
 		if len(r.Details) == 0 {
 			return nil
 		}

@@ -15,6 +15,7 @@ import (
 	"policy-service/pdp/internal/decisionlog/c2sp"
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/mask"
+	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/internal/decisionlog/recorder"
 	"policy-service/pdp/internal/decisionlog/witness"
 	"policy-service/pdp/internal/server/audit"
@@ -137,7 +138,7 @@ func (s *Server) openLog(ctx context.Context) error {
 		return fmt.Errorf("cannot serve from %s: %w; stop the server that runs there, or use another data directory", s.config.Data, decisionlog.ErrLocked)
 	case errors.Is(err, decisionlog.ErrNewer), errors.Is(err, decisionlog.ErrCut):
 		return fmt.Errorf("cannot open the decision log: %w", err)
-	case errors.Is(err, decisionlog.ErrDamaged):
+	case errors.Is(err, record.ErrDamaged):
 		return fmt.Errorf("cannot open the decision log: %w; copy the data directory, and put back what is damaged, or see policy-service log begin --help", err)
 	case err != nil:
 		return fmt.Errorf("cannot open the decision log: %w; the disk may be full", err)

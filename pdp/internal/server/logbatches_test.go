@@ -11,8 +11,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/evaluation"
-	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/internal/decisionlog/remote"
 	"policy-service/pdp/internal/httpclient"
 	"policy-service/pdp/internal/server"
@@ -21,15 +21,15 @@ import (
 
 // batchEntries are the record of a batch and n items of it, of which every third inherits
 // nothing, and the others a subject's properties and the context.
-func batchEntries(id, tenant, caller, context string, n int) []decisionlog.Entry {
-	entries := []decisionlog.Entry{{ID: id, Kind: format.KindBatch, Tenant: tenant, Caller: caller, Request: &decisionlog.Request{
+func batchEntries(id, tenant, caller, context string, n int) []record.Entry {
+	entries := []record.Entry{{ID: id, Kind: format.KindBatch, Tenant: tenant, Caller: caller, Request: &record.Request{
 		Subject: jsontext.Value(`{"properties":{"team":"` + tenant + `-team"}}`), Context: jsontext.Value(context),
 	}}}
 	for i := range n {
-		e := decisionlog.Entry{ID: fmt.Sprintf("%s.%d", id, i), Kind: format.KindDecision, Tenant: tenant, Caller: caller,
-			Request: &decisionlog.Request{Subject: jsontext.Value(`{"type":"user","id":"` + tenant + `-user"}`), Action: jsontext.Value(`{"name":"inherit"}`),
+		e := record.Entry{ID: fmt.Sprintf("%s.%d", id, i), Kind: format.KindDecision, Tenant: tenant, Caller: caller,
+			Request: &record.Request{Subject: jsontext.Value(`{"type":"user","id":"` + tenant + `-user"}`), Action: jsontext.Value(`{"name":"inherit"}`),
 				Resource: jsontext.Value(fmt.Sprintf(`{"type":"doc","id":"doc-%d"}`, i))},
-			Decision: &decisionlog.Decision{Allow: i%2 == 0, Obligations: []evaluation.Obligation{{ID: "tell", Type: "notification"}}}}
+			Decision: &record.Decision{Allow: i%2 == 0, Obligations: []evaluation.Obligation{{ID: "tell", Type: "notification"}}}}
 		if i%3 != 0 {
 			e.Inherits = []string{"subject", "context"}
 		}
@@ -38,7 +38,7 @@ func batchEntries(id, tenant, caller, context string, n int) []decisionlog.Entry
 	return entries
 }
 
-func (o *office) appendBatch(entries []decisionlog.Entry) {
+func (o *office) appendBatch(entries []record.Entry) {
 	o.t.Helper()
 	must(o.t, o.Log().Append(o.t.Context(), entries))
 }
@@ -63,7 +63,7 @@ func (o *office) batchPages(query string) (requests map[string]string, gone []st
 		must(o.t, json.Unmarshal([]byte(body), &p))
 		batches := map[string][]byte{}
 		for _, batch := range p.Batches {
-			i, err := decisionlog.Parse(batch)
+			i, err := record.Parse(batch)
 			must(o.t, err)
 			if batches[i.ID] != nil || i.Kind != format.KindBatch {
 				o.t.Errorf("the page has %s twice, or it is no batch's", i.ID)
@@ -72,14 +72,14 @@ func (o *office) batchPages(query string) (requests map[string]string, gone []st
 		}
 		used := map[string]bool{}
 		for _, line := range p.Items {
-			i, err := decisionlog.Parse(line)
+			i, err := record.Parse(line)
 			must(o.t, err)
 			used[i.BatchID()] = true
 			if slices.Contains(p.Gone, i.BatchID()) {
 				gone = append(gone, i.ID)
 				continue
 			}
-			r, err := decisionlog.Resolve(line, decisionlog.Record{Line: batches[i.BatchID()]})
+			r, err := record.Resolve(line, record.Record{Line: batches[i.BatchID()]})
 			must(o.t, err)
 			if r.Gone != nil {
 				o.t.Errorf("%s lacks %v, and the page does not say so", i.ID, r.Gone)

@@ -17,7 +17,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/pdp/decisionlog/verify"
-	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/internal/server"
 )
 
@@ -25,7 +25,7 @@ import (
 func (o *office) fill(from, to int) {
 	o.t.Helper()
 	r := rand.New(rand.NewPCG(uint64(from), 3))
-	var entries []decisionlog.Entry
+	var entries []record.Entry
 	for i := from; i < to; i++ {
 		entries = append(entries, somebody(r, fmt.Sprintf("f-%d", i)))
 	}
@@ -287,13 +287,13 @@ const (
 	largeNote    = 900_000
 )
 
-func (o *office) append(entries ...decisionlog.Entry) {
+func (o *office) append(entries ...record.Entry) {
 	o.t.Helper()
 	must(o.t, o.Log().Append(o.t.Context(), entries))
 }
 
 // largeEntry is nearly a megabyte.
-func largeEntry(n int) decisionlog.Entry {
+func largeEntry(n int) record.Entry {
 	e := somebody(rand.New(rand.NewPCG(1, 1)), fmt.Sprintf("large-%d", n))
 	e.Tenant, e.Request.Action = "initech", jsontext.Value(`{"name":"large"}`)
 	e.Request.Context = jsontext.Value(`{"note":"` + strings.Repeat("x", largeNote) + `"}`)

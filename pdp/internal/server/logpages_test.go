@@ -14,19 +14,19 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/evaluation"
-	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/pdptest/night"
 )
 
 // somebody is a decision of a few tenants, subjects and resources.
-func somebody(r *rand.Rand, id string) decisionlog.Entry {
+func somebody(r *rand.Rand, id string) record.Entry {
 	entity := func(kind string) jsontext.Value {
 		return jsontext.Value(fmt.Sprintf(`{"type":%q,"id":"%s-%d"}`, kind, kind, r.IntN(4)))
 	}
-	return decisionlog.Entry{ID: id, Kind: format.KindDecision, Tenant: []string{"initech", "globex"}[r.IntN(2)], Caller: "key:pep",
-		Request: &decisionlog.Request{Subject: entity("user"), Action: jsontext.Value(`{"name":"read"}`), Resource: entity("doc")},
-		Decision: &decisionlog.Decision{Allow: r.IntN(2) == 0, Obligations: [][]evaluation.Obligation{nil, {{ID: "o", Type: "approval_required"}}}[r.IntN(2)], Determining: []string{fmt.Sprintf("p%d", r.IntN(3))},
+	return record.Entry{ID: id, Kind: format.KindDecision, Tenant: []string{"initech", "globex"}[r.IntN(2)], Caller: "key:pep",
+		Request: &record.Request{Subject: entity("user"), Action: jsontext.Value(`{"name":"read"}`), Resource: entity("doc")},
+		Decision: &record.Decision{Allow: r.IntN(2) == 0, Obligations: [][]evaluation.Obligation{nil, {{ID: "o", Type: "approval_required"}}}[r.IntN(2)], Determining: []string{fmt.Sprintf("p%d", r.IntN(3))},
 			Discharged: []evaluation.Met{{ID: "ask", Type: "approval_required", Approval: fmt.Sprintf("approval-%d", r.IntN(3))}}}}
 }
 
@@ -77,7 +77,7 @@ func (o *office) walk(r *rand.Rand, filter url.Values, order string) (lines []st
 }
 
 // scan is what a reading of the whole log finds.
-func (o *office) scan(f decisionlog.Filter, size uint64) (lines []string) {
+func (o *office) scan(f record.Filter, size uint64) (lines []string) {
 	o.t.Helper()
 	for record, err := range o.Log().Records(o.t.Context(), 0, size) {
 		must(o.t, err)
@@ -100,7 +100,7 @@ func TestPagesAreAScan(t *testing.T) {
 		appending.Go(func() {
 			r := rand.New(rand.NewPCG(uint64(n), 7))
 			for i := 0; ctx.Err() == nil && i < 1500; i++ {
-				if err := o.Log().Append(context.Background(), []decisionlog.Entry{somebody(r, fmt.Sprintf("w%d-%d", n, i))}); err != nil {
+				if err := o.Log().Append(context.Background(), []record.Entry{somebody(r, fmt.Sprintf("w%d-%d", n, i))}); err != nil {
 					t.Error(err)
 				}
 			}
@@ -149,7 +149,7 @@ func cloned(v url.Values) url.Values {
 }
 
 // filterOf is a query as the log's own filter.
-func filterOf(t *testing.T, v url.Values) (f decisionlog.Filter) {
+func filterOf(t *testing.T, v url.Values) (f record.Filter) {
 	t.Helper()
 	members := map[string]string{}
 	for name := range v {

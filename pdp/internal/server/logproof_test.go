@@ -14,6 +14,7 @@ import (
 	"policy-service/pdp/decisionlog/verify"
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/c2sp"
+	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/internal/server"
 	"policy-service/pdp/pdptest"
 )
@@ -113,7 +114,7 @@ func TestTheProofOfARecordAsText(t *testing.T) {
 	for _, id := range ids {
 		rec, err := o.Log().Find(id)
 		must(t, err)
-		parsed, err := decisionlog.Parse(rec.Line)
+		parsed, err := record.Parse(rec.Line)
 		must(t, err)
 		for _, who := range []string{"auditor", "reader", "initech-auditor"} {
 			if p := o.as(who).provedRecord(id, tlog.RecordHash(rec.Line)); string(p.Extra) != parsed.ID || uint64(p.Index) != rec.Sequence {

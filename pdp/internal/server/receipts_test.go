@@ -15,6 +15,7 @@ import (
 	"policy-service/pdp"
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/internal/server"
 	"policy-service/pdp/internal/server/auth"
 	"policy-service/pdp/pdptest"
@@ -240,7 +241,7 @@ func TestReceiptsOfOthersAreAnsweredLikeNone(t *testing.T) {
 // lastAdmin is the id of a log's newest administrative record.
 func lastAdmin(t *testing.T, log *decisionlog.Log) string {
 	t.Helper()
-	page, err := log.Query(t.Context(), decisionlog.Query{Filter: decisionlog.Filter{Kind: format.KindAdmin}, Newest: true, Cursor: decisionlog.End, Limit: 1})
+	page, err := log.Query(t.Context(), decisionlog.Query{Filter: record.Filter{Kind: format.KindAdmin}, Newest: true, Cursor: decisionlog.End, Limit: 1})
 	must(t, err)
 	_, after, _ := strings.Cut(string(page.Lines[0]), `"id":"`)
 	id, _, _ := strings.Cut(after, `"`)

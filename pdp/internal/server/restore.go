@@ -24,6 +24,7 @@ import (
 	"policy-service/pdp/internal/capability"
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/internal/decisionlog/recorder"
 	"policy-service/pdp/internal/decisionlog/witness"
 	"policy-service/pdp/internal/plainfile"
@@ -179,7 +180,7 @@ func (r Restoring) verify(_ context.Context, made string, done *Restored) error 
 			!bytes.Contains(line, []byte(`"`+format.EventConfiguration+`"`)) {
 			return
 		}
-		record, err := decisionlog.Parse(line)
+		record, err := record.Parse(line)
 		var said struct {
 			Approval   string           `json:"approval"`
 			Status     approval.Status  `json:"status"`
@@ -480,7 +481,7 @@ func (d *decisionLog) recordRestored(ctx context.Context, data string) (err erro
 	if len(before.Keys) > 0 {
 		// A log that has such a record, or may hide one, knows better than a file that anybody may have put there.
 		had := false
-		v, err := d.log.Vouched(ctx, func(*decisionlog.Recorded, bool) error { had = true; return nil }, format.EventAPIKeys)
+		v, err := d.log.Vouched(ctx, func(*record.Recorded, bool) error { had = true; return nil }, format.EventAPIKeys)
 		if err != nil {
 			return fmt.Errorf("whether the decision log knows API keys, besides those that were restored: %w", err)
 		}

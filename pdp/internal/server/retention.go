@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/internal/server/auth"
 	"policy-service/pdp/internal/server/door"
 )
@@ -74,7 +75,7 @@ func (r *retention) run(ctx context.Context) {
 			again = retainAgain
 		} else if ctx.Err() == nil {
 			advice := "see to the disk of the data directory"
-			if errors.Is(err, decisionlog.ErrDamaged) {
+			if errors.Is(err, record.ErrDamaged) {
 				advice = "run policy-service log verify, keep the file as evidence, put back a copy that verifies, and start again"
 			}
 			r.log.Error("retention failed, and records are kept longer than configured; it is tried again; "+advice,

@@ -13,6 +13,7 @@ import (
 	"policy-service/pdp/internal/decisionlog"
 	logexport "policy-service/pdp/internal/decisionlog/export"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/internal/decisionlog/remote"
 	"policy-service/pdp/internal/httpclient"
 	"policy-service/pdp/internal/server"
@@ -32,7 +33,7 @@ func TestTextInAMillion(t *testing.T) {
 	l, err := decisionlog.Open(data, decisionlog.Options{Index: true})
 	must(t, err)
 	for n := 0; n < million; n += 1000 {
-		entries := make([]decisionlog.Entry, 1000)
+		entries := make([]record.Entry, 1000)
 		for i := range entries {
 			entries[i] = asked(t, n+i)
 		}
@@ -47,7 +48,7 @@ func TestTextInAMillion(t *testing.T) {
 			t.Errorf("%s: %d found in %s", what, found, time.Since(begun))
 		}
 	}
-	o := logexport.TailOptions{After: -1, Last: 10, Filter: decisionlog.Filter{Text: "Q3 launch", From: time.Now().Add(-time.Hour)}}
+	o := logexport.TailOptions{After: -1, Last: 10, Filter: record.Filter{Text: "Q3 launch", From: time.Now().Add(-time.Hour)}}
 	took("directory, the last", 4, func(yield func(int64, []byte) error) error {
 		_, err := logexport.Last(t.Context(), data, o, yield)
 		return err
@@ -82,7 +83,7 @@ func cpuTime(t *testing.T) time.Duration {
 }
 
 // asked is a decision as a gateway's, in one of ten tenants.
-func asked(t *testing.T, n int) decisionlog.Entry {
+func asked(t *testing.T, n int) record.Entry {
 	purpose := "two\nlines"
 	if n%400_000 == 170_007 || n == 500_000 {
 		purpose = "the Q3 \u004caunch"
@@ -93,9 +94,9 @@ func asked(t *testing.T, n int) decisionlog.Entry {
 	if n%10 == 0 {
 		tenant = "initech"
 	}
-	return decisionlog.Entry{ID: fmt.Sprintf("0197f0c0-0000-7000-8000-%012d", n), Kind: format.KindDecision, Tenant: tenant, Caller: "key:pep",
-		Request: &decisionlog.Request{Asked: &evaluation.Request{
+	return record.Entry{ID: fmt.Sprintf("0197f0c0-0000-7000-8000-%012d", n), Kind: format.KindDecision, Tenant: tenant, Caller: "key:pep",
+		Request: &record.Request{Asked: &evaluation.Request{
 			Subject: evaluation.Entity{Type: "user", ID: fmt.Sprint("user-", n%10_000), Properties: properties}, Action: evaluation.Action{Name: "tool.invoke"},
 			Resource: evaluation.Entity{Type: "tool", ID: fmt.Sprint("tool-", n%1000)}, Context: properties}},
-		Decision: &decisionlog.Decision{Allow: n%7 != 0, Determining: []string{"p1"}}}
+		Decision: &record.Decision{Allow: n%7 != 0, Determining: []string{"p1"}}}
 }

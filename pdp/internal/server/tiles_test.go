@@ -26,6 +26,7 @@ import (
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/c2sp"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/internal/server"
 	"policy-service/pdp/internal/server/audit"
 	"policy-service/pdp/pdptest"
@@ -48,14 +49,14 @@ func generated(t testing.TB, records uint64, options decisionlog.Options, then .
 
 func fill(t testing.TB, log *decisionlog.Log, records uint64) {
 	t.Helper()
-	var some []decisionlog.Entry
+	var some []record.Entry
 	for n := log.Size(); n < records; n++ {
-		some = append(some, decisionlog.Entry{ID: fmt.Sprintf("generated-%d", n), Kind: format.KindDecision, Tenant: "default", Caller: "key:pep",
-			Request: &decisionlog.Request{
+		some = append(some, record.Entry{ID: fmt.Sprintf("generated-%d", n), Kind: format.KindDecision, Tenant: "default", Caller: "key:pep",
+			Request: &record.Request{
 				Subject:  jsontext.Value(fmt.Sprintf(`{"type":"user","id":"subject-%d"}`, n)),
 				Action:   jsontext.Value(`{"name":"read"}`),
 				Resource: jsontext.Value(`{"type":"doc","id":"plan"}`),
-			}, Decision: &decisionlog.Decision{Allow: true}})
+			}, Decision: &record.Decision{Allow: true}})
 		if len(some) == 1000 || n == records-1 {
 			must(t, log.Append(t.Context(), some))
 			some = nil

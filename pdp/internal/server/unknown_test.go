@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/record"
 )
 
 // lists are the places that a gateway does not know while it lists tools.
@@ -150,7 +150,7 @@ func TestPossibleInABatch(t *testing.T) {
 		}
 	}
 	for filter, want := range map[string]int{
-		"decision=" + decisionlog.Possible: 1, "decision=" + decisionlog.Impossible: 1, "decision=" + decisionlog.Allow: 0, "decision=" + decisionlog.Deny: 2,
+		"decision=" + record.Possible: 1, "decision=" + record.Impossible: 1, "decision=" + record.Allow: 0, "decision=" + record.Deny: 2,
 		"resource=wipe": 1, "resource=wipe&decision=possible": 0, "policy=sent": 1, "policy=sent&resource=push": 0, "kind=possible": 1, "subject=agent/bot": 2, "resource=tool/push&decision=possible": 1,
 	} {
 		if _, page := c.do("auditor", "GET", "/v1/decisions?"+filter, ""); strings.Count(page, `"bundle":"h1`) != want {

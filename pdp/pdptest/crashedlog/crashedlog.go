@@ -15,6 +15,7 @@ import (
 
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 )
 
 // ID is the id of record n of those that only the journal has, from 1.
@@ -52,11 +53,11 @@ func In(t testing.TB, live string, records int, kinds ...string) (data string) {
 	armed.Store(true)
 	held := make(chan error, 1)
 	go func() {
-		held <- log.Append(t.Context(), []decisionlog.Entry{{Kind: format.KindAdmin, Event: "held"}})
+		held <- log.Append(t.Context(), []record.Entry{{Kind: format.KindAdmin, Event: "held"}})
 	}()
 	<-stands
 	for n := range records {
-		if err := log.Append(t.Context(), []decisionlog.Entry{decision(n + 1)}); err != nil {
+		if err := log.Append(t.Context(), []record.Entry{decision(n + 1)}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -72,18 +73,18 @@ func In(t testing.TB, live string, records int, kinds ...string) (data string) {
 	return data
 }
 
-func decision(n int) decisionlog.Entry {
-	return decisionlog.Entry{
+func decision(n int) record.Entry {
+	return record.Entry{
 		ID:     ID(n),
 		Kind:   format.KindDecision,
 		Tenant: "default",
 		Caller: "key:pep",
-		Request: &decisionlog.Request{
+		Request: &record.Request{
 			Subject:  jsontext.Value(`{"type":"user","id":"erin"}`),
 			Action:   jsontext.Value(`{"name":"read"}`),
 			Resource: jsontext.Value(fmt.Sprintf(`{"type":"doc","id":%q}`, Secret(n))),
 		},
-		Decision: &decisionlog.Decision{Allow: true},
+		Decision: &record.Decision{Allow: true},
 	}
 }
 

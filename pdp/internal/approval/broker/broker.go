@@ -38,6 +38,7 @@ import (
 	"policy-service/pdp/internal/approval"
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/mask"
+	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/internal/server/auth"
 	"policy-service/pdp/internal/signing"
 )
@@ -94,7 +95,7 @@ func Open(options Options) (*Broker, error) {
 	steps := b.steps()
 	o.Record, o.Recorded, o.Attest, o.Steps = b.record, options.Log.Has, steps.Attest, steps.Since
 	o.Withdraw = func(ctx context.Context, w approval.Withdrawal) error {
-		return options.Log.Withdraw(ctx, w.Tenant, w.Caller, decisionlog.Withdrawn{Decision: w.Decision, Approval: w.Item})
+		return options.Log.Withdraw(ctx, w.Tenant, w.Caller, record.Withdrawn{Decision: w.Decision, Approval: w.Item})
 	}
 	o.Prove = func(ctx context.Context, id string) (p approval.Proof, found bool, err error) {
 		p.Line, p.Proof, found, err = steps.Prove(ctx, id)

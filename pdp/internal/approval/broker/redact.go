@@ -11,6 +11,7 @@ import (
 	"policy-service/pdp/internal/approval"
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/internal/server/auth"
 )
 
@@ -147,7 +148,7 @@ func (b *Broker) recordsOf(ctx context.Context, id string) (lines []recordedLine
 		return nil, nil
 	}
 	waited := ""
-	q := decisionlog.Query{Filter: decisionlog.Filter{Approval: id}, Limit: 1000}
+	q := decisionlog.Query{Filter: record.Filter{Approval: id}, Limit: 1000}
 	for more := true; more; {
 		page, err := b.options.Log.Query(ctx, q)
 		if err != nil {
@@ -214,7 +215,7 @@ func (b *Broker) redactRecords(ctx context.Context, caller string, r Redaction) 
 		if decided.Batch.Line == nil {
 			continue
 		}
-		batch, err := decisionlog.Parse(decided.Batch.Line)
+		batch, err := record.Parse(decided.Batch.Line)
 		if err != nil {
 			return done, err
 		}
@@ -229,7 +230,7 @@ func (b *Broker) redactRecords(ctx context.Context, caller string, r Redaction) 
 // Redo completes each redaction that is on record.
 func (b *Broker) Redo(ctx context.Context) {
 	q := decisionlog.Query{
-		Filter: decisionlog.Filter{Kind: format.KindApproval, Event: approval.StepRedacted},
+		Filter: record.Filter{Kind: format.KindApproval, Event: approval.StepRedacted},
 		Limit:  1000,
 	}
 	var err error

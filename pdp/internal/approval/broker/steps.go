@@ -11,8 +11,8 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp/internal/approval"
-	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 )
 
 // recordedStep are the details of a record of kind approval; its event is the step.
@@ -59,7 +59,7 @@ func (b *Broker) record(ctx context.Context, step approval.Step) error {
 	if err != nil {
 		return err
 	}
-	if err := b.options.Log.Append(ctx, []decisionlog.Entry{entry}); err != nil {
+	if err := b.options.Log.Append(ctx, []record.Entry{entry}); err != nil {
 		return err
 	}
 	b.options.Count(step.Name)
@@ -67,7 +67,7 @@ func (b *Broker) record(ctx context.Context, step approval.Step) error {
 }
 
 // entryOfStep is the record of a step. It has the request if a person was shown it.
-func entryOfStep(step approval.Step) (decisionlog.Entry, error) {
+func entryOfStep(step approval.Step) (record.Entry, error) {
 	one := step.Approval
 	shown := (step.Caller != "" || step.Name == approval.StepFiled) && one.RedactedAt.IsZero()
 	var justification jsontext.Value
@@ -102,9 +102,9 @@ func entryOfStep(step approval.Step) (decisionlog.Entry, error) {
 		Seal:        step.Seal,
 	})
 	if err != nil {
-		return decisionlog.Entry{}, fmt.Errorf("the step %s of an approval has no JSON form: %w", step.Name, err)
+		return record.Entry{}, fmt.Errorf("the step %s of an approval has no JSON form: %w", step.Name, err)
 	}
-	entry := decisionlog.Entry{
+	entry := record.Entry{
 		ID:      step.ID,
 		Kind:    format.KindApproval,
 		Tenant:  one.Tenant,
@@ -136,8 +136,8 @@ func hidesNames(one *approval.Approval) bool {
 }
 
 // shownRequest is the request as it was shown, in the parts that records have.
-func shownRequest(shown jsontext.Value) (*decisionlog.Request, error) {
-	r := &decisionlog.Request{}
+func shownRequest(shown jsontext.Value) (*record.Request, error) {
+	r := &record.Request{}
 	if err := json.Unmarshal(shown, r); err != nil {
 		return nil, fmt.Errorf("the request of an approval cannot be read: %w", err)
 	}

@@ -13,7 +13,7 @@ import (
 	"policy-service/evaluation"
 	"policy-service/pdp"
 	"policy-service/pdp/internal/approval"
-	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/internal/server/auth"
 )
 
@@ -131,12 +131,12 @@ func positionIn(b *pdp.Bundle, digest, tenant, id string) string {
 }
 
 // recordOf is the record of the decision that waits, nil if the log has none that can be read.
-func (b *Broker) recordOf(a approval.Approval) *decisionlog.Recorded {
+func (b *Broker) recordOf(a approval.Approval) *record.Recorded {
 	rec, err := b.options.Log.ByID(a.Decision)
 	if err != nil {
 		return nil
 	}
-	r, err := decisionlog.Parse(rec.Line)
+	r, err := record.Parse(rec.Line)
 	if err != nil || r.Tenant != a.Tenant {
 		return nil
 	}

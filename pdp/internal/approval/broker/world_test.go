@@ -20,6 +20,7 @@ import (
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/mask"
+	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/internal/decisionlog/recorder"
 	"policy-service/pdp/internal/server/auth"
 )
@@ -165,7 +166,7 @@ func TestOneApproval(t *testing.T) {
 		if bytes.Contains(rec.Line, []byte("hunter22")) {
 			t.Errorf("a secret is on record: %s", rec.Line)
 		}
-		if r, err := decisionlog.Parse(rec.Line); err == nil && r.Kind == format.KindApproval && bytes.Contains(rec.Line, []byte(a.ID)) {
+		if r, err := record.Parse(rec.Line); err == nil && r.Kind == format.KindApproval && bytes.Contains(rec.Line, []byte(a.ID)) {
 			steps = append(steps, r.Event)
 		}
 	}

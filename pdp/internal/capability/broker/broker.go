@@ -27,6 +27,7 @@ import (
 	store "policy-service/pdp/internal/capability"
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/mask"
+	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/internal/evidence"
 	"policy-service/pdp/internal/signing"
 )
@@ -103,7 +104,7 @@ func Open(options Options) (*Broker, error) {
 	steps := b.steps()
 	o.Record, o.Recorded, o.Attest, o.Steps = b.record, options.Log.Has, steps.Attest, steps.Since
 	o.Withdraw = func(ctx context.Context, w store.Withdrawal) error {
-		return options.Log.Withdraw(ctx, w.Tenant, w.Caller, decisionlog.Withdrawn{Decision: w.Decision, Capability: w.Item})
+		return options.Log.Withdraw(ctx, w.Tenant, w.Caller, record.Withdrawn{Decision: w.Decision, Capability: w.Item})
 	}
 	o.Prove = func(ctx context.Context, id string) (p store.Proof, found bool, err error) {
 		p.Line, p.Proof, found, err = steps.Prove(ctx, id)

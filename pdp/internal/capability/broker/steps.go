@@ -11,8 +11,8 @@ import (
 
 	"policy-service/evaluation"
 	store "policy-service/pdp/internal/capability"
-	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/internal/decisionlog/vouch"
 )
 
@@ -75,7 +75,7 @@ func (b *Broker) record(ctx context.Context, step store.Step) error {
 	if err != nil {
 		return fmt.Errorf("the step %s of a capability has no JSON form: %w", step.Name, err)
 	}
-	return b.options.Log.Append(ctx, []decisionlog.Entry{{
+	return b.options.Log.Append(ctx, []record.Entry{{
 		ID:      step.ID,
 		Kind:    format.KindCapability,
 		Tenant:  c.Tenant,
@@ -88,12 +88,12 @@ func (b *Broker) record(ctx context.Context, step store.Step) error {
 
 // line is a record of a step or of a decision, as it is read back.
 type line struct {
-	ID         string                  `json:"id"`
-	Now        time.Time               `json:"now"`
-	Kind       string                  `json:"kind"`
-	Event      string                  `json:"event"`
-	Capability *decisionlog.Capability `json:"capability"`
-	Details    jsontext.Value          `json:"details"`
+	ID         string             `json:"id"`
+	Now        time.Time          `json:"now"`
+	Kind       string             `json:"kind"`
+	Event      string             `json:"event"`
+	Capability *record.Capability `json:"capability"`
+	Details    jsontext.Value     `json:"details"`
 }
 
 // stepsOf reads the step of a line, or those without a name for a decision that used, granted or renewed a capability. A use is

@@ -15,9 +15,9 @@ import (
 	"policy-service/evaluation"
 	"policy-service/pdp/internal/approval"
 	"policy-service/pdp/internal/command/cli"
-	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/export"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/internal/decisionlog/remote"
 	"policy-service/pdp/internal/visible"
 )
@@ -135,7 +135,7 @@ type story struct {
 	Incomplete bool        `json:"incomplete,omitzero"`
 	Steps      []storyStep `json:"steps"`
 
-	names decisionlog.RecordedNames
+	names record.RecordedNames
 	read  []readStep
 }
 
@@ -171,10 +171,10 @@ type stepRecord struct {
 }
 
 // records hands out the records that pass a filter, with the origin of their log if there may be several.
-type records func(decisionlog.Filter, func(origin string, line []byte) error) error
+type records func(record.Filter, func(origin string, line []byte) error) error
 
 func stepsOf(ctx context.Context, log tailed) records {
-	return func(only decisionlog.Filter, f func(string, []byte) error) error {
+	return func(only record.Filter, f func(string, []byte) error) error {
 		_, err := log.Tail(ctx, export.TailOptions{After: -1, Filter: only}, func(_ int64, line []byte) error { return f("", line) })
 		return err
 	}
@@ -182,7 +182,7 @@ func stepsOf(ctx context.Context, log tailed) records {
 
 // inFile are the records of a file, each once.
 func (a sourceFlags) inFile(what string) records {
-	return func(only decisionlog.Filter, f func(string, []byte) error) error {
+	return func(only record.Filter, f func(string, []byte) error) error {
 		return a.readFile(what, func(r *export.Reader) error {
 			for l, err := range r.Leaves() {
 				passes := err == nil && l.Line != nil && !l.Again
@@ -214,8 +214,8 @@ func settled(read records, all []*story) error {
 	if len(counted) == 0 {
 		return nil
 	}
-	return read(decisionlog.Filter{Kind: format.KindDecision}, func(origin string, line []byte) error {
-		r, err := decisionlog.Parse(line)
+	return read(record.Filter{Kind: format.KindDecision}, func(origin string, line []byte) error {
+		r, err := record.Parse(line)
 		for _, step := range counted[r.ID] {
 			step.Made = step.Made || step.LostOrigin == origin
 		}
@@ -226,12 +226,12 @@ func settled(read records, all []*story) error {
 // stories reads the approval requests of which a step passes a filter, in the order in which they began: first their
 // ids, then all their steps. Others than the one that passes may be earlier or later, or say less. If all are of one
 // clock, none is read of before the first was filed.
-func stories(read records, only decisionlog.Filter, oneClock bool) (all []*story, err error) {
+func stories(read records, only record.Filter, oneClock bool) (all []*story, err error) {
 	byID, from, begins := map[string]*story{}, time.Now(), oneClock
-	each := func(only decisionlog.Filter, f func(string, *decisionlog.Recorded, *stepRecord)) error {
+	each := func(only record.Filter, f func(string, *record.Recorded, *stepRecord)) error {
 		return read(only, func(origin string, line []byte) error {
 			var step stepRecord
-			r, err := decisionlog.Parse(line)
+			r, err := record.Parse(line)
 			if err == nil {
 				err = json.Unmarshal(line, &step)
 			}
@@ -242,7 +242,7 @@ func stories(read records, only decisionlog.Filter, oneClock bool) (all []*story
 			return nil
 		})
 	}
-	err = each(only, func(_ string, _ *decisionlog.Recorded, step *stepRecord) {
+	err = each(only, func(_ string, _ *record.Recorded, step *stepRecord) {
 		filed := step.Details.FiledAt
 		if byID[step.Details.Approval] = nil; filed.Before(from) {
 			from = filed
@@ -255,7 +255,7 @@ func stories(read records, only decisionlog.Filter, oneClock bool) (all []*story
 	if from = from.Add(-time.Minute); !begins { // the record is made after the moment that it says
 		from = time.Time{}
 	}
-	err = each(decisionlog.Filter{Kind: format.KindApproval, From: from}, func(origin string, r *decisionlog.Recorded, step *stepRecord) {
+	err = each(record.Filter{Kind: format.KindApproval, From: from}, func(origin string, r *record.Recorded, step *stepRecord) {
 		one, wanted := byID[step.Details.Approval]
 		if !wanted {
 			return
@@ -277,12 +277,12 @@ func stories(read records, only decisionlog.Filter, oneClock bool) (all []*story
 
 // withdrawn adds the decisions that were never answered, because others had their uses, to the stories of their approvals.
 func withdrawn(read records, byID map[string]*story, from time.Time) error {
-	only := decisionlog.Filter{Kind: format.KindAdmin, Event: format.EventWithdrawn, From: from}
+	only := record.Filter{Kind: format.KindAdmin, Event: format.EventWithdrawn, From: from}
 	return read(only, func(origin string, line []byte) error {
 		var of struct {
-			Details decisionlog.Withdrawn `json:"details"`
+			Details record.Withdrawn `json:"details"`
 		}
-		r, err := decisionlog.Parse(line)
+		r, err := record.Parse(line)
 		if err == nil {
 			err = json.Unmarshal(line, &of)
 		}
@@ -298,7 +298,7 @@ func withdrawn(read records, byID map[string]*story, from time.Time) error {
 // readStep is a step as it stands in a log.
 type readStep struct {
 	origin string
-	*decisionlog.Recorded
+	*record.Recorded
 	step *stepRecord
 }
 

@@ -15,6 +15,7 @@ import (
 	"policy-service/pdp/internal/command/cli"
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/internal/decisionlog/recorder"
 	"policy-service/pdp/internal/visible"
 )
@@ -38,7 +39,7 @@ func asTest(s cli.Streams, shown decisionlog.Shown) error {
 
 // recordedTest is a case that is made of a record.
 type recordedTest struct {
-	*decisionlog.Recorded
+	*record.Recorded
 	policies *pdp.Bundle // that decided; nil if they are not kept
 	request  evaluation.Object
 	hidden   []evaluation.Hidden
@@ -47,7 +48,7 @@ type recordedTest struct {
 }
 
 // testOf is the case of a record. lacks names all that is to be mended before the case puts the same question.
-func testOf(r *decisionlog.Recorded, files map[string][]byte) (text string, lacks []string, err error) {
+func testOf(r *record.Recorded, files map[string][]byte) (text string, lacks []string, err error) {
 	switch {
 	case r.Kind != format.KindDecision && r.Kind != format.KindPossible, r.Answer() == "":
 		return "", nil, fmt.Errorf("it is of kind %q, and a test is of a decision", r.Kind)
@@ -212,8 +213,8 @@ func (t *recordedTest) text() string {
 		line("    %s: %s", one.Name, yamlValue(one.Value))
 	}
 	answer := t.Answer()
-	if answer == decisionlog.Waiting { // an allow that owes an approval
-		answer = decisionlog.Allow
+	if answer == record.Waiting { // an allow that owes an approval
+		answer = record.Allow
 	}
 	line("  decision: %s", answer)
 	line("  reason: %s", yamlText(t.Reason))

@@ -14,6 +14,7 @@ import (
 	"policy-service/pdp"
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/mask"
+	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/internal/decisionlog/recorder"
 	"policy-service/pdp/internal/visible"
 	"policy-service/pdp/pdptest/night"
@@ -97,7 +98,7 @@ func TestPropertyRecordsBecomeTests(t *testing.T) {
 		must(err)
 		rec, err := log.ByID(d.ID)
 		must(err)
-		r, err := decisionlog.Resolve(rec.Line, decisionlog.Record{})
+		r, err := record.Resolve(rec.Line, record.Record{})
 		must(err)
 		text1, lacks, err := testOf(&r, files)
 		if err != nil {

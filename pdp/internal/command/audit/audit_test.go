@@ -11,14 +11,14 @@ import (
 	"testing/fstest"
 
 	"policy-service/pdp/internal/command/cli"
-	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 )
 
 // A record must not be able to rewrite the screen it is read on.
 func TestLogLineIsHarmless(t *testing.T) {
 	lines, err := recordLines([]byte(`{"sequence":7,"id":"i","time":"2026-01-02T03:04:05.678Z","kind":"decision","tenant":"default",`+
-		`"request":{"subject":{"type":"user","id":"a\u001b[2J\u009b1m`+"\u202e\U000e0041"+`"},"action":{"name":"n"},"resource":{"type":"t","id":"é\n"}},"decision":true,"determining":["p"]}`), decisionlog.Filter{})
+		`"request":{"subject":{"type":"user","id":"a\u001b[2J\u009b1m`+"\u202e\U000e0041"+`"},"action":{"name":"n"},"resource":{"type":"t","id":"é\n"}},"decision":true,"determining":["p"]}`), record.Filter{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,16 +38,16 @@ func TestLogLinesOfABatch(t *testing.T) {
 	const head = `{"sequence":7,"id":"i","time":"2026-01-02T03:04:05Z","tenant":"default",`
 	zero, two := "     7  i.0  2026-01-02T03:04:05.000Z  possible  default  u/x read d/0  [p]", "     7  i.2  2026-01-02T03:04:05.000Z  impossible  default  u/x write d/2  [q]"
 	for name, tt := range map[string]struct {
-		only decisionlog.Filter
+		only record.Filter
 		want []string
 	}{
-		"all":      {decisionlog.Filter{Kind: format.KindPossible}, []string{"     7  i  2026-01-02T03:04:05.000Z  3 of 7 possible  default  u/x read *"}},
-		"subject":  {decisionlog.Filter{Subject: "u/x"}, []string{zero, two}},
-		"resource": {decisionlog.Filter{Resource: "2"}, []string{two}},
-		"action":   {decisionlog.Filter{Action: "read"}, []string{zero}},
-		"policy":   {decisionlog.Filter{Policy: "q"}, []string{two}},
-		"answer":   {decisionlog.Filter{Decision: decisionlog.Possible, Subject: "x"}, []string{zero}},
-		"none":     {decisionlog.Filter{Decision: decisionlog.Possible, Resource: "2"}, nil},
+		"all":      {record.Filter{Kind: format.KindPossible}, []string{"     7  i  2026-01-02T03:04:05.000Z  3 of 7 possible  default  u/x read *"}},
+		"subject":  {record.Filter{Subject: "u/x"}, []string{zero, two}},
+		"resource": {record.Filter{Resource: "2"}, []string{two}},
+		"action":   {record.Filter{Action: "read"}, []string{zero}},
+		"policy":   {record.Filter{Policy: "q"}, []string{two}},
+		"answer":   {record.Filter{Decision: record.Possible, Subject: "x"}, []string{zero}},
+		"none":     {record.Filter{Decision: record.Possible, Resource: "2"}, nil},
 	} {
 		lines, err := recordLines([]byte(head+askedOfBatch), tt.only)
 		var got []string
@@ -57,7 +57,7 @@ func TestLogLinesOfABatch(t *testing.T) {
 		if err != nil || !slices.Equal(got, tt.want) {
 			t.Errorf("%s:\ngot  %q\nwant %q, %v", name, got, tt.want, err)
 		}
-		if r, err := decisionlog.Parse([]byte(head + askedOfBatch)); err != nil || tt.only.Passes(r) != (len(tt.want) > 0) {
+		if r, err := record.Parse([]byte(head + askedOfBatch)); err != nil || tt.only.Passes(r) != (len(tt.want) > 0) {
 			t.Errorf("%s: the record passes, or not, %v", name, err)
 		}
 	}
@@ -80,7 +80,7 @@ func TestLogLine(t *testing.T) {
 		`"kind":"possible","possible":true,"determining":["p"]}`:                      `possible  default  * * *  [p]`,
 		askedOfBatch: `3 of 7 possible  default  u/x read *`,
 	} {
-		lines, err := recordLines([]byte(head+rec), decisionlog.Filter{})
+		lines, err := recordLines([]byte(head+rec), record.Filter{})
 		if err != nil {
 			t.Fatal(err)
 		}

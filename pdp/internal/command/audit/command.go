@@ -21,6 +21,7 @@ import (
 	"policy-service/pdp/internal/command/connection"
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/export"
+	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/internal/decisionlog/remote"
 	"policy-service/pdp/internal/decisionlog/report"
 	"policy-service/pdp/internal/httpclient"
@@ -179,7 +180,7 @@ func (f spanFlags) times() (from, to time.Time, err error) {
 	if from, to, err = (when.Span{From: f.From, To: f.To, Since: f.Since}).At(time.Now()); err != nil {
 		return from, to, fmt.Errorf("--%w", err)
 	}
-	return from, to, decisionlog.Filter{From: from, To: to}.Check()
+	return from, to, record.Filter{From: from, To: to}.Check()
 }
 
 // answer is one decision, or "" for all.
@@ -190,7 +191,7 @@ var _ encoding.TextUnmarshaler = (*answer)(nil)
 // UnmarshalText refuses every other word.
 func (d *answer) UnmarshalText(text []byte) error {
 	switch *d = answer(text); *d {
-	case decisionlog.Allow, decisionlog.Waiting, decisionlog.Deny, decisionlog.Possible, decisionlog.Impossible:
+	case record.Allow, record.Waiting, record.Deny, record.Possible, record.Impossible:
 		return nil
 	}
 	return fmt.Errorf("%q is no decision; write allow, waiting, deny, possible or impossible", text)
@@ -207,12 +208,12 @@ func answersOf(allowed, waiting, denied, possible, impossible int64) string {
 
 // filter is the same as the log has it. A command asks for it once, as for [spanFlags.times]. It says on standard error
 // from when on a text is sought if no flag does.
-func (f filterFlags) filter(s cli.Streams) (decisionlog.Filter, error) {
+func (f filterFlags) filter(s cli.Streams) (record.Filter, error) {
 	from, to, err := f.Span.times()
 	if err != nil {
-		return decisionlog.Filter{}, err
+		return record.Filter{}, err
 	}
-	only := decisionlog.Filter{
+	only := record.Filter{
 		From:       from,
 		To:         to,
 		Tenant:     string(f.Tenant),
@@ -231,7 +232,7 @@ func (f filterFlags) filter(s cli.Streams) (decisionlog.Filter, error) {
 	}
 	only, bounded := only.Bounded(time.Now())
 	if bounded {
-		s.Tell("--text looks at the records of %d days, from %s on; --since says how far back", decisionlog.TextDays,
+		s.Tell("--text looks at the records of %d days, from %s on; --since says how far back", record.TextDays,
 			cli.Time(only.From))
 	}
 	return only, nil

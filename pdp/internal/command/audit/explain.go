@@ -10,6 +10,7 @@ import (
 	"policy-service/pdp"
 	"policy-service/pdp/internal/command/cli"
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/internal/decisionlog/recorder"
 	"policy-service/pdp/internal/decisionlog/remote"
 	"policy-service/pdp/internal/replay"
@@ -17,10 +18,10 @@ import (
 
 // whyJSON says how a decision came about, by two bundles. An explanation that cannot be given has a note in its place.
 type whyJSON struct {
-	AsItWas *decisionlog.Explained `json:"as_it_was"`
-	ThenNot string                 `json:"as_it_was_note,omitzero"`
-	Today   *decisionlog.Explained `json:"today"`
-	NowNot  string                 `json:"today_note,omitzero"`
+	AsItWas *record.Explained `json:"as_it_was"`
+	ThenNot string            `json:"as_it_was_note,omitzero"`
+	Today   *record.Explained `json:"today"`
+	NowNot  string            `json:"today_note,omitzero"`
 	// With is the directory in place of today's policies.
 	With string `json:"with,omitzero"`
 }
@@ -115,7 +116,7 @@ func explained(shown decisionlog.Shown, today others) *whyJSON {
 }
 
 // compiledFor is the bundle that decided.
-func compiledFor(r *decisionlog.Recorded, files map[string][]byte) (*pdp.Bundle, error) {
+func compiledFor(r *record.Recorded, files map[string][]byte) (*pdp.Bundle, error) {
 	if files == nil {
 		return nil, nil
 	}
@@ -149,7 +150,7 @@ func (w *whyJSON) print(s cli.Streams) {
 	printExplained(s, by, w.Today, w.NowNot)
 }
 
-func printExplained(s cli.Streams, by string, e *decisionlog.Explained, note string) {
+func printExplained(s cli.Streams, by string, e *record.Explained, note string) {
 	if e == nil {
 		s.Print("\n%s: not known: %s", by, cli.Quoted(note))
 		return

@@ -9,17 +9,17 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"policy-service/pdp/internal/command/cli"
-	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/internal/visible"
 )
 
 // recordLine is a record as people read it, in one line.
-type recordLine decisionlog.Recorded
+type recordLine record.Recorded
 
 // recordLines are those of a record. Of the record of a batch of questions, a filter that asks for some of them gets those.
-func recordLines(line []byte, only decisionlog.Filter) ([]recordLine, error) {
-	r, err := decisionlog.Parse(line)
+func recordLines(line []byte, only record.Filter) ([]recordLine, error) {
+	r, err := record.Parse(line)
 	asks := only.Decision + only.Subject + only.Resource + only.Action + only.Policy
 	if err != nil || r.Items == nil || asks == "" {
 		return []recordLine{recordLine(*r)}, err
@@ -35,7 +35,7 @@ func recordLines(line []byte, only decisionlog.Filter) ([]recordLine, error) {
 }
 
 // policiesOf are the policies that the answer came from, those whose allow it overruled, and those that failed.
-func policiesOf(r decisionlog.Recorded) []string {
+func policiesOf(r record.Recorded) []string {
 	all := slices.Concat(r.Determining, r.Overruled)
 	for _, e := range r.Errors {
 		all = append(all, e.Policy)
@@ -62,7 +62,7 @@ func (l recordLine) String() string {
 	if l.Reason != "" {
 		words = append(words, visible.Text(l.Reason))
 	}
-	if policies := policiesOf(decisionlog.Recorded(l)); len(policies) > 0 {
+	if policies := policiesOf(record.Recorded(l)); len(policies) > 0 {
 		words = append(words, visible.Text("["+strings.Join(policies, " ")+"]"))
 	}
 	return strings.TrimRight(strings.Join(words, "  "), " ")
@@ -90,7 +90,7 @@ func (l recordLine) asked() string {
 
 // counts says how much of a batch is possible.
 func (l recordLine) counts() string {
-	r := decisionlog.Recorded(l)
+	r := record.Recorded(l)
 	possible, impossible, err := r.Counts()
 	if err != nil {
 		return l.Kind
@@ -103,6 +103,6 @@ func (l recordLine) outcome() string {
 	if l.Query != "" {
 		return fmt.Sprintf("%s search: %d of %d", l.Query, len(l.Found), l.Examined)
 	}
-	r := decisionlog.Recorded(l)
+	r := record.Recorded(l)
 	return cmp.Or(r.Answer(), l.Kind)
 }

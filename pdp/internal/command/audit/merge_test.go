@@ -19,6 +19,7 @@ import (
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/export"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/internal/decisionlog/report"
 	"policy-service/pdp/pdptest/clock"
 )
@@ -44,11 +45,11 @@ func newReplica(t testing.TB, origin string, now time.Time) *replica {
 	return r
 }
 
-func (r *replica) write(e decisionlog.Entry) {
+func (r *replica) write(e record.Entry) {
 	r.Helper()
 	r.Advance(time.Second)
 	e.Tenant = "default"
-	if err := r.Append(r.Context(), []decisionlog.Entry{e}); err != nil {
+	if err := r.Append(r.Context(), []record.Entry{e}); err != nil {
 		r.Fatal(err)
 	}
 }
@@ -57,9 +58,9 @@ func (r *replica) write(e decisionlog.Entry) {
 func (r *replica) step(id, event, status string, version int, more string) {
 	r.Helper()
 	details := fmt.Sprintf(`{"approval":"a1","status":%q,"version":%d,"decision":"waits","filed_at":"2026-11-28T12:00:00Z"%s,"seal":"s"}`, status, version, more)
-	e := decisionlog.Entry{ID: id, Kind: format.KindApproval, Event: event, Details: jsontext.Value(details)}
+	e := record.Entry{ID: id, Kind: format.KindApproval, Event: event, Details: jsontext.Value(details)}
 	if event == "filed" {
-		e.Request = &decisionlog.Request{Subject: jsontext.Value(`{"type":"agent","id":"bot"}`), Action: jsontext.Value(`{"name":"push"}`)}
+		e.Request = &record.Request{Subject: jsontext.Value(`{"type":"agent","id":"bot"}`), Action: jsontext.Value(`{"name":"push"}`)}
 	}
 	r.write(e)
 }
@@ -67,8 +68,8 @@ func (r *replica) step(id, event, status string, version int, more string) {
 // decide writes a decision, with an obligation or by an approval.
 func (r *replica) decide(id, approval string) {
 	r.Helper()
-	e := decisionlog.Entry{ID: id, Kind: format.KindDecision, Request: &decisionlog.Request{Subject: jsontext.Value(`{"type":"agent","id":"bot"}`)},
-		Decision: &decisionlog.Decision{Allow: true}}
+	e := record.Entry{ID: id, Kind: format.KindDecision, Request: &record.Request{Subject: jsontext.Value(`{"type":"agent","id":"bot"}`)},
+		Decision: &record.Decision{Allow: true}}
 	if approval != "" {
 		e.Decision.Discharged = []evaluation.Met{{ID: "ask", Type: "approval_required", Approval: approval}}
 	}
@@ -212,7 +213,7 @@ func TestWithdrawnInAMerge(t *testing.T) {
 	a.step("s2", "approved", "approved", 2, "")
 	a.decide("d1", "a1")
 	for range 2 { // which is on record once
-		if err := a.Withdraw(t.Context(), "default", "key:pep", decisionlog.Withdrawn{Decision: "d1", Approval: "a1"}); err != nil {
+		if err := a.Withdraw(t.Context(), "default", "key:pep", record.Withdrawn{Decision: "d1", Approval: "a1"}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -221,7 +222,7 @@ func TestWithdrawnInAMerge(t *testing.T) {
 	b.step("s4", "used_up", "used_up", 3, "")
 	b.decide("d3", "a1")
 	b.decide("caught up", "a2")
-	b.write(decisionlog.Entry{Kind: format.KindApproval, Event: "caught_up", Details: jsontext.Value(`{"approval":"a2","status":"approved","version":3,"filed_at":"2026-11-28T12:00:00Z"}`)})
+	b.write(record.Entry{Kind: format.KindApproval, Event: "caught_up", Details: jsontext.Value(`{"approval":"a2","status":"approved","version":3,"filed_at":"2026-11-28T12:00:00Z"}`)})
 	b.decide("free", "")
 	merged := filepath.Join(t.TempDir(), "merged.ndjson")
 	if said, err := run(mergeCommand{Files: []string{a.exported(), b.exported()}, Out: cli.Given(merged)}); err != nil {
@@ -288,7 +289,7 @@ func TestMergeRefuses(t *testing.T) {
 		}
 		r := &replica{TB: t, Log: l, Clock: clock.At(noon), data: data}
 		for range n + 1 {
-			r.write(decisionlog.Entry{Kind: format.KindDecision, Decision: &decisionlog.Decision{}})
+			r.write(record.Entry{Kind: format.KindDecision, Decision: &record.Decision{}})
 		}
 		goesOn = append(goesOn, r.exported())
 	}

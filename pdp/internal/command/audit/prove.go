@@ -19,6 +19,7 @@ import (
 	"policy-service/pdp/internal/decisionlog/c2sp"
 	"policy-service/pdp/internal/decisionlog/export"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/internal/decisionlog/remote"
 	"policy-service/pdp/internal/httpclient"
 	"policy-service/pdp/internal/plainfile"
@@ -89,7 +90,7 @@ func (c proveCommand) proofs(ctx context.Context, log auditLog, id string) ([]ex
 		return nil, err
 	}
 	last := &all[len(all)-1]
-	if last.ID != id && !slices.Contains(decisionlog.PossibleIDsOf(id), last.ID) {
+	if last.ID != id && !slices.Contains(record.PossibleIDsOf(id), last.ID) {
 		return nil, fmt.Errorf("the proof is of another record, %.200q", last.ID)
 	}
 	last.ID = id
@@ -119,9 +120,9 @@ func (c proveCommand) redaction(ctx context.Context, log auditLog, of int64) (id
 	if !ok {
 		records = tailedHere(c.Data)
 	}
-	o := export.TailOptions{After: of, Filter: decisionlog.Filter{Event: format.EventRedacted}}
+	o := export.TailOptions{After: of, Filter: record.Filter{Event: format.EventRedacted}}
 	_, err = records.Tail(ctx, o, func(_ int64, line []byte) error {
-		r, err := decisionlog.Parse(line)
+		r, err := record.Parse(line)
 		var d struct {
 			Sequence int64 `json:"sequence"`
 		}

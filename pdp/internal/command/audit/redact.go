@@ -8,6 +8,7 @@ import (
 
 	"policy-service/pdp/internal/command/cli"
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/internal/decisionlog/remote"
 )
 
@@ -69,11 +70,11 @@ func (c redactCommand) Run(s cli.Streams) error {
 		s.Tell("approval request %s and its other records have the same words, and stay; log redact --approval %s "+
 			"removes them", id, cli.Shell(id))
 	}
-	if of.Answer() == decisionlog.Waiting || of.Reason == "approval_required" {
+	if of.Answer() == record.Waiting || of.Reason == "approval_required" {
 		s.Tell("if people were asked, the approval request has the same words, and stays; log redact --approval ID removes it")
 	}
 	if of.Batch.Line != nil {
-		batch, err := decisionlog.Parse(of.Batch.Line)
+		batch, err := record.Parse(of.Batch.Line)
 		if err != nil {
 			return err
 		}

@@ -17,9 +17,9 @@ import (
 	"policy-service/evaluation"
 	"policy-service/pdp"
 	"policy-service/pdp/internal/command/cli"
-	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/export"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/internal/decisionlog/remote"
 	"policy-service/pdp/internal/plainfile"
 	"policy-service/pdp/internal/replay"
@@ -236,7 +236,7 @@ func (c ReplayCommand) records(f func(func(*replay.Change)) error) error {
 			case u == nil:
 				change.From, change.To = &one.Was, &one.Is
 			default:
-				change.DependsOn = &decisionlog.Dependence{Paths: u.Paths, Policies: u.Policies}
+				change.DependsOn = &record.Dependence{Paths: u.Paths, Policies: u.Policies}
 			}
 			line, err := json.Marshal(change)
 			if err == nil && wrong == nil {
@@ -252,16 +252,16 @@ func (c ReplayCommand) records(f func(func(*replay.Change)) error) error {
 }
 
 type changeJSON struct {
-	ID        string                  `json:"id"`
-	Sequence  uint64                  `json:"sequence"`
-	Time      string                  `json:"time"`
-	Tenant    string                  `json:"tenant"`
-	Class     replay.Class            `json:"class"`
-	From      *replay.Outcome         `json:"from,omitzero"`
-	To        *replay.Outcome         `json:"to,omitzero"`
-	DependsOn *decisionlog.Dependence `json:"depends_on,omitzero"`
-	By        string                  `json:"by,omitzero"` // of a vote
-	Template  string                  `json:"template,omitzero"`
+	ID        string             `json:"id"`
+	Sequence  uint64             `json:"sequence"`
+	Time      string             `json:"time"`
+	Tenant    string             `json:"tenant"`
+	Class     replay.Class       `json:"class"`
+	From      *replay.Outcome    `json:"from,omitzero"`
+	To        *replay.Outcome    `json:"to,omitzero"`
+	DependsOn *record.Dependence `json:"depends_on,omitzero"`
+	By        string             `json:"by,omitzero"` // of a vote
+	Template  string             `json:"template,omitzero"`
 }
 
 // replayable calls f with a way to open the records, which it may do more than once, and with the bundles beside them if they are

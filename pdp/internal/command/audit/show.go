@@ -15,6 +15,7 @@ import (
 	"policy-service/pdp/internal/command/cli"
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/mask"
+	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/internal/evidence"
 	"policy-service/pdp/internal/plainfile"
 )
@@ -111,7 +112,7 @@ type evidenceJSON struct {
 	Proof     string `json:"proof"` // a JWS in its compact form
 }
 
-func (c showCommand) openEvidence(r *decisionlog.Recorded) (*evidenceJSON, error) {
+func (c showCommand) openEvidence(r *record.Recorded) (*evidenceJSON, error) {
 	if r.Capability == nil || r.Capability.Proof == nil || r.Capability.Proof.Evidence == "" {
 		return nil, errors.New("this record seals no evidence: it has no proof of a capability, or has it in the open; leave out --evidence")
 	}

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"policy-service/pdp/internal/command/cli"
-	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/export"
+	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/internal/decisionlog/remote"
 )
 
@@ -17,7 +17,7 @@ type tailCommand struct {
 	Last   int64       `short:"n" default:"10" placeholder:"N" help:"Begin with the last N records that match the filters. The default is ${default}."`
 	After  *int64      `placeholder:"SEQUENCE" help:"Begin after the record with this sequence number instead, -1 for all records. An earlier log tail prints it as its cursor."`
 	Follow bool        `short:"f" help:"Go on with new records until you interrupt the command."`
-	only   decisionlog.Filter
+	only   record.Filter
 	JSON   bool `name:"json" help:"Print records as they are stored, one JSON line each. The record of a batch is printed before its items, which inherit from it."`
 }
 
@@ -113,7 +113,7 @@ func (c tailCommand) print(ctx context.Context, log tailed, s cli.Streams) (curs
 func (c tailCommand) options(s cli.Streams) export.TailOptions {
 	o := export.TailOptions{Last: c.Last, Filter: c.only}
 	if c.JSON {
-		o.Inherited = func(id string, batch decisionlog.Record) error { return printBatch(s, id, batch.Line) }
+		o.Inherited = func(id string, batch record.Record) error { return printBatch(s, id, batch.Line) }
 	}
 	return o
 }

@@ -10,7 +10,7 @@ import (
 	"policy-service/pdp"
 	"policy-service/pdp/internal/command/bundledir"
 	"policy-service/pdp/internal/command/cli"
-	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/internal/spelling"
 	"policy-service/pdp/internal/when"
 )
@@ -80,7 +80,7 @@ func (c Eval) Run(s cli.Streams) error {
 }
 
 // call is a request and its bundle, and the record that it comes from, nil if it comes from none.
-func (c Eval) call(s cli.Streams) (call pdp.Call, recorded *decisionlog.Recorded, bundle *pdp.Bundle, err error) {
+func (c Eval) call(s cli.Streams) (call pdp.Call, recorded *record.Recorded, bundle *pdp.Bundle, err error) {
 	limits := evaluation.DefaultLimits()
 	if c.Record != "" {
 		return c.recordedCall(s, limits)

@@ -11,15 +11,15 @@ import (
 	"policy-service/pdp"
 	"policy-service/pdp/internal/command/bundledir"
 	"policy-service/pdp/internal/command/cli"
-	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/export"
+	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/internal/decisionlog/recorder"
 )
 
 // recordedCall is the call of a record.
 func (c Eval) recordedCall(
 	s cli.Streams, limits evaluation.Limits,
-) (call pdp.Call, recorded *decisionlog.Recorded, bundle *pdp.Bundle, err error) {
+) (call pdp.Call, recorded *record.Recorded, bundle *pdp.Bundle, err error) {
 	if c.Tenant != "" {
 		return call, nil, nil, errors.New("--tenant and --record: the record names its tenant; leave out --tenant")
 	}
@@ -39,7 +39,7 @@ func (c Eval) recordedCall(
 	return call, recorded, bundle, err
 }
 
-func (c Eval) find(s cli.Streams) (*decisionlog.Recorded, error) {
+func (c Eval) find(s cli.Streams) (*record.Recorded, error) {
 	in, err := cli.Open(c.File, s.In)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the records: %w; try a file that policy-service log export wrote, or - for "+
@@ -55,7 +55,7 @@ func (c Eval) find(s cli.Streams) (*decisionlog.Recorded, error) {
 }
 
 // tellRecorded says how the record differs from the answer of today.
-func tellRecorded(s cli.Streams, r *decisionlog.Recorded, d evaluation.Decision) {
+func tellRecorded(s cli.Streams, r *record.Recorded, d evaluation.Decision) {
 	if r.Bundle != d.Bundle {
 		s.Tell("the record was decided by another bundle, %s; what log show --bundle writes is another one, too, if it lacks files of tenants that you may not read", cmp.Or(r.Bundle, "which it does not name"))
 	} else if open := withoutAll(slices.Concat(r.Determining, r.Overruled), slices.Concat(d.Determining, d.Overruled)); len(open) > 0 {

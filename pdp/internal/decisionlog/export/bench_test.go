@@ -13,6 +13,7 @@ import (
 
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 )
 
 // An export of many records takes the memory of few.
@@ -27,7 +28,7 @@ func TestExportMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	var peak peakHeap
-	done, err := Log{s}.Export(t.Context(), &peak, Options{Filter: decisionlog.Filter{Tenant: "acme"}})
+	done, err := Log{s}.Export(t.Context(), &peak, Options{Filter: record.Filter{Tenant: "acme"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +87,7 @@ func (p *peakHeap) Write(b []byte) (int, error) {
 // How many records a second does an export write?
 func BenchmarkExportRecordsPerSecond(b *testing.B) {
 	l := fillLog(b, 50_000)
-	for name, o := range map[string]Options{"ndjson": {}, "proofs": {Proofs: true}, "filtered": {Filter: decisionlog.Filter{Tenant: "acme"}}, "csv": {Format: "csv"}} {
+	for name, o := range map[string]Options{"ndjson": {}, "proofs": {Proofs: true}, "filtered": {Filter: record.Filter{Tenant: "acme"}}, "csv": {Format: "csv"}} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			var records int64
@@ -114,7 +115,7 @@ func fillLog(tb testing.TB, n int) *decisionlog.Log {
 	}
 	tb.Cleanup(func() { _ = l.Close() })
 	for from := 0; from < n; from += 1000 {
-		var entries []decisionlog.Entry
+		var entries []record.Entry
 		for i := from; i < from+1000; i++ {
 			entries = append(entries, entryOf(fmt.Sprintf("r-%d", i), i%3 == 0))
 		}
@@ -128,22 +129,22 @@ func fillLog(tb testing.TB, n int) *decisionlog.Log {
 	return l
 }
 
-func entryOf(id string, allow bool) decisionlog.Entry {
+func entryOf(id string, allow bool) record.Entry {
 	tenant := "default"
 	if strings.HasSuffix(id, "7") {
 		tenant = "acme"
 	}
-	return decisionlog.Entry{
+	return record.Entry{
 		ID:     id,
 		Kind:   format.KindDecision,
 		Tenant: tenant,
 		Caller: "key:pep",
-		Request: &decisionlog.Request{
+		Request: &record.Request{
 			Subject:  jsontext.Value(fmt.Sprintf(`{"type":"user","id":"subject-of-%s"}`, id)),
 			Action:   jsontext.Value(`{"name":"read"}`),
 			Resource: jsontext.Value(`{"type":"doc","id":"plan"}`),
 			Context:  jsontext.Value(fmt.Sprintf(`{"note":"content-of-%s"}`, id)),
 		},
-		Decision: &decisionlog.Decision{Allow: allow, Determining: []string{"p1"}},
+		Decision: &record.Decision{Allow: allow, Determining: []string{"p1"}},
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 )
 
 // fileLine is the line "file".
@@ -43,11 +44,11 @@ type bundles struct {
 var inBundle = []byte(`"bundle":"h1:`)
 
 // bundle writes the bundle that a record names, if it is not written yet. One that is not kept is not there.
-func (n *ndjson) bundle(r decisionlog.Record) error {
+func (n *ndjson) bundle(r record.Record) error {
 	if n.bundles == nil || !bytes.Contains(r.Line, inBundle) {
 		return nil
 	}
-	parsed, err := decisionlog.Parse(r.Line)
+	parsed, err := record.Parse(r.Line)
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 )
 
 // The columns of a CSV export. New ones come at the end. README.md of package decisionlog says what is in them.
@@ -35,7 +36,7 @@ type table struct {
 	bom  bool
 
 	batchID string // of the record of kind batch that came last
-	batch   decisionlog.Record
+	batch   record.Record
 }
 
 func newTable(lines lines) *table {
@@ -61,7 +62,7 @@ func (t *table) end(done *Result) error {
 	return nil
 }
 
-func (t *table) without(r decisionlog.Record) error {
+func (t *table) without(r record.Record) error {
 	if r.Gone == format.WhyFiltered {
 		return t.keep(r)
 	}
@@ -72,7 +73,7 @@ func (t *table) without(r decisionlog.Record) error {
 
 // keep keeps the record of a batch. Its items come next, and inherit from it whether it has a row or not. It is not read
 // again for them: somebody may redact it meanwhile, and one export would be of two states of the log.
-func (t *table) keep(r decisionlog.Record) error {
+func (t *table) keep(r record.Record) error {
 	batch, err := batchOf(r)
 	if batch != nil {
 		t.batchID, t.batch = batch.ID, r
@@ -82,23 +83,23 @@ func (t *table) keep(r decisionlog.Record) error {
 }
 
 // resolved is a record with what it inherits, as far as that is there.
-func (t *table) resolved(r decisionlog.Record) (s decisionlog.Recorded, err error) {
+func (t *table) resolved(r record.Record) (s record.Recorded, err error) {
 	if err = t.keep(r); err == nil {
-		var parsed *decisionlog.Recorded
-		parsed, err = decisionlog.Parse(r.Line)
+		var parsed *record.Recorded
+		parsed, err = record.Parse(r.Line)
 		s = *parsed
 	}
 	if id := s.BatchID(); err == nil && id != "" {
-		var batch decisionlog.Record
+		var batch record.Record
 		if id == t.batchID {
 			batch = t.batch
 		}
-		s, err = decisionlog.Resolve(r.Line, batch)
+		s, err = record.Resolve(r.Line, batch)
 	}
 	return s, err
 }
 
-func (t *table) record(r decisionlog.Record) error {
+func (t *table) record(r record.Record) error {
 	s, err := t.resolved(r)
 	if err != nil {
 		return fmt.Errorf("record %d: %w", r.Sequence, err)
@@ -110,7 +111,7 @@ func (t *table) record(r decisionlog.Record) error {
 }
 
 // questions writes a row for each question of the record of a batch, and one for those for which it has no room.
-func (t *table) questions(r decisionlog.Record, s decisionlog.Recorded) error {
+func (t *table) questions(r record.Record, s record.Recorded) error {
 	all, err := s.ResolvedQuestions()
 	for n := range all {
 		if err == nil {
@@ -130,7 +131,7 @@ func (t *table) questions(r decisionlog.Record, s decisionlog.Recorded) error {
 }
 
 // answer writes the row of one question, or of a record without one.
-func (t *table) answer(r decisionlog.Record, s decisionlog.Recorded) error {
+func (t *table) answer(r record.Record, s record.Recorded) error {
 	request, err := requestOf(s)
 	if err != nil {
 		return fmt.Errorf("record %d: %w", r.Sequence, err)
@@ -155,7 +156,7 @@ func (t *table) answer(r decisionlog.Record, s decisionlog.Recorded) error {
 
 // requestOf is the request of a record as JSON, byte for byte as it is stored if the record inherits nothing. If a part
 // of it is gone with the record of the batch, it says which: nobody is to take the rest for all that was asked.
-func requestOf(s decisionlog.Recorded) ([]byte, error) {
+func requestOf(s record.Recorded) ([]byte, error) {
 	if len(s.Inherits) == 0 || len(s.Asked) > maxRequest {
 		var own struct {
 			Request jsontext.Value `json:"request"`
@@ -194,7 +195,7 @@ type said struct {
 }
 
 // saidIn takes from a record what people said, and nothing that programs put there: the reason of a retention is none.
-func saidIn(s decisionlog.Recorded) (of said) {
+func saidIn(s record.Recorded) (of said) {
 	switch {
 	case s.Kind == format.KindApproval:
 		_ = json.Unmarshal(s.Details, &of) // of a later program, perhaps; the column details has all of it

@@ -12,6 +12,7 @@ import (
 
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 )
 
 const oneLine = `{"sequence":7,"id":"0190","kind":"decision","time":"2026-11-20T11:00:00.5Z","tenant":"default","decision":true,` +
@@ -71,7 +72,7 @@ func TestCSVRowWithoutContent(t *testing.T) {
 	var b bytes.Buffer
 	buffered := bufio.NewWriter(&b)
 	w := newTable(newLines(buffered, 0))
-	gone := decisionlog.Record{Sequence: 3, Gone: format.WhyRedacted}
+	gone := record.Record{Sequence: 3, Gone: format.WhyRedacted}
 	if err := errors.Join(w.begin(decisionlog.Head{}), w.without(gone), buffered.Flush()); err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +88,7 @@ func TestCSVNamesWhatItemsInheritIfItIsLong(t *testing.T) {
 	t.Parallel()
 	batch := []byte(`{"sequence":1,"id":"b","time":"2026-11-22T00:00:00Z","kind":"batch","request":{"context":{"x":"` + strings.Repeat("x", maxRequest) + `"}},"salt":"s"}`)
 	item := []byte(`{"sequence":2,"id":"b.0","time":"2026-11-22T00:00:00Z","kind":"decision","request":{"subject":{"type":"user","id":"u"}},"inherits":["context"],"decision":true,"salt":"s"}`)
-	whole, err := decisionlog.Resolve(item, decisionlog.Record{Sequence: 1, Line: batch})
+	whole, err := record.Resolve(item, record.Record{Sequence: 1, Line: batch})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +96,7 @@ func TestCSVNamesWhatItemsInheritIfItIsLong(t *testing.T) {
 		t.Errorf("got %.200s, %v", got, err)
 	}
 	short := bytes.Replace(batch, []byte(strings.Repeat("x", maxRequest)), []byte("y"), 1)
-	if whole, err = decisionlog.Resolve(item, decisionlog.Record{Sequence: 1, Line: short}); err != nil {
+	if whole, err = record.Resolve(item, record.Record{Sequence: 1, Line: short}); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := requestOf(whole); err != nil || string(got) != `{"subject":{"type":"user","id":"u"},"context":{"x":"y"}}` {
@@ -111,7 +112,7 @@ func csvRow(t *testing.T, line string) []string {
 	if err := w.begin(decisionlog.Head{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.record(decisionlog.Record{Sequence: 7, Line: []byte(line)}); err != nil {
+	if err := w.record(record.Record{Sequence: 7, Line: []byte(line)}); err != nil {
 		t.Fatal(err)
 	}
 	if err := buffered.Flush(); err != nil {

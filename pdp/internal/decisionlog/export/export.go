@@ -20,6 +20,7 @@ import (
 
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 )
 
 // Log is a snapshot of the decision log that can be written out.
@@ -29,7 +30,7 @@ type Log struct{ *decisionlog.Snapshot }
 type Options struct {
 	// Format is "ndjson", which verify reads, or "csv", which tables read. The default is ndjson.
 	Format string
-	Filter decisionlog.Filter
+	Filter record.Filter
 	// Proofs adds an inclusion proof to every record of an NDJSON export.
 	Proofs bool
 	// Bundles adds the files of each bundle that a record names, before the first record that names it. A reader of some tenants
@@ -95,7 +96,7 @@ func (l Log) Export(ctx context.Context, w io.Writer, o Options) (Result, error)
 
 // exportLeaf writes one leaf: the record, or its hash if this export does not have the record.
 func (l Log) exportLeaf(
-	ctx context.Context, out writer, r decisionlog.Record, sieve *decisionlog.Sieve, done *Result,
+	ctx context.Context, out writer, r record.Record, sieve *record.Sieve, done *Result,
 ) error {
 	if r.Gone == "" {
 		passes, err := sieve.Passes(r.Line)
@@ -129,7 +130,7 @@ const batchSpan = 1000
 // neededByItem reports whether a record is that of a batch, and an item of the batch passes the
 // filter and inherits from it. Without the batch's record no reader has the whole item. It looks
 // ahead, and keeps nothing.
-func (l Log) neededByItem(ctx context.Context, r decisionlog.Record, sieve *decisionlog.Sieve) (bool, error) {
+func (l Log) neededByItem(ctx context.Context, r record.Record, sieve *record.Sieve) (bool, error) {
 	batch, err := batchOf(r)
 	if err != nil || batch == nil {
 		return false, err
@@ -141,7 +142,7 @@ func (l Log) neededByItem(ctx context.Context, r decisionlog.Record, sieve *deci
 		if next.Gone != "" { // perhaps an item that was redacted: others follow
 			continue
 		}
-		item, err := decisionlog.Parse(next.Line)
+		item, err := record.Parse(next.Line)
 		if err != nil || !strings.HasPrefix(item.ID, batch.ID+".") {
 			return false, err
 		}
@@ -156,11 +157,11 @@ func (l Log) neededByItem(ctx context.Context, r decisionlog.Record, sieve *deci
 }
 
 // batchOf is a record of kind batch, and nil for all others.
-func batchOf(r decisionlog.Record) (*decisionlog.Recorded, error) {
+func batchOf(r record.Record) (*record.Recorded, error) {
 	if !bytes.Contains(r.Line, []byte(`"kind":"`+format.KindBatch+`"`)) { // so most records are parsed once
 		return nil, nil
 	}
-	batch, err := decisionlog.Parse(r.Line)
+	batch, err := record.Parse(r.Line)
 	if err != nil || batch.Kind != format.KindBatch {
 		return nil, err
 	}
@@ -172,9 +173,9 @@ type writer interface {
 	begin(decisionlog.Head) error
 	// whole reports whether the format has records as they are stored. Then it needs those that they inherit from.
 	whole() bool
-	record(decisionlog.Record) error
+	record(record.Record) error
 	// without writes a record that is not in the export, for the reason in its Gone.
-	without(decisionlog.Record) error
+	without(record.Record) error
 	// end sets the digest.
 	end(*Result) error
 }

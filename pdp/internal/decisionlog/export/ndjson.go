@@ -10,13 +10,14 @@ import (
 
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 )
 
 // ndjson writes the lines that format.go specifies.
 type ndjson struct {
 	lines
 	hashes tlog.HashReader
-	filter decisionlog.Filter
+	filter record.Filter
 	proofs bool
 	// bundles writes those that records name; nil writes none.
 	bundles *bundles
@@ -51,7 +52,7 @@ func (n *ndjson) whole() bool { return true }
 
 // record writes the line of a record, and its proof if proofs are asked for. The records before it that are not in the
 // export stand in one line, which goes first.
-func (n *ndjson) record(r decisionlog.Record) error {
+func (n *ndjson) record(r record.Record) error {
 	if err := n.flush(); err != nil {
 		return err
 	}
@@ -72,7 +73,7 @@ func (n *ndjson) record(r decisionlog.Record) error {
 	return n.line(r.Sequence, n.buffer)
 }
 
-func (n *ndjson) without(r decisionlog.Record) error {
+func (n *ndjson) without(r record.Record) error {
 	if p := &n.pending; len(p.Hashes) == format.MaxHashes || len(p.Hashes) > 0 && p.Why != r.Gone {
 		if err := n.flush(); err != nil {
 			return err
@@ -191,15 +192,15 @@ func (c *cachedHashes) ReadHashes(indexes []int64) ([]tlog.Hash, error) {
 
 // beginLine is the line "begin".
 type beginLine struct {
-	Export     string              `json:"export"`
-	Format     int                 `json:"format"`
-	Form       string              `json:"form"`
-	Origin     string              `json:"origin"`
-	Size       int64               `json:"size"`
-	Checkpoint string              `json:"checkpoint"`
-	Keys       []string            `json:"keys,omitempty"`
-	Filter     *decisionlog.Filter `json:"filter,omitempty"`
-	Live       bool                `json:"live,omitempty"`
+	Export     string         `json:"export"`
+	Format     int            `json:"format"`
+	Form       string         `json:"form"`
+	Origin     string         `json:"origin"`
+	Size       int64          `json:"size"`
+	Checkpoint string         `json:"checkpoint"`
+	Keys       []string       `json:"keys,omitempty"`
+	Filter     *record.Filter `json:"filter,omitempty"`
+	Live       bool           `json:"live,omitempty"`
 }
 
 // leavesLine is the line "leaves".

@@ -17,6 +17,7 @@ import (
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/c2sp"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 )
 
 // Prove writes a record with the proof that it is in the log, which verify accepts
@@ -28,7 +29,7 @@ func (l Log) Prove(_ context.Context, w io.Writer, id string) error {
 		return err
 	}
 	// If the content of the batch's record is gone, the record is proved without it.
-	records, _, err := l.WithBatches([]decisionlog.Record{r}, math.MaxInt)
+	records, _, err := l.WithBatches([]record.Record{r}, math.MaxInt)
 	if err != nil {
 		return err
 	}
@@ -38,12 +39,12 @@ func (l Log) Prove(_ context.Context, w io.Writer, id string) error {
 // Proof is the same proof as text, for the tools of others. It is of a leaf: a record whose content is gone has one, too.
 // Its extra is the id of the record, which was found by the id given. The error is [decisionlog.ErrNotFound] if no
 // checkpoint covers the record yet.
-func (l Log) Proof(r decisionlog.Record, id string) (p c2sp.Proof, err error) {
+func (l Log) Proof(r record.Record, id string) (p c2sp.Proof, err error) {
 	if !l.Covers(r.Sequence) {
 		return p, fmt.Errorf("record %d: %w that a checkpoint covers", r.Sequence, decisionlog.ErrNotFound)
 	}
 	if r.Line != nil { // the id may be that of a question in it
-		record, err := decisionlog.Parse(r.Line)
+		record, err := record.Parse(r.Line)
 		if err != nil {
 			return p, err
 		}
@@ -95,7 +96,7 @@ func Proofs(in io.Reader) (all []Proved, err error) {
 	for lines.Scan() {
 		line := lines.Bytes()
 		if !bytes.HasPrefix(line, []byte(format.ExportPrefix)) {
-			r, err := decisionlog.Parse(line)
+			r, err := record.Parse(line)
 			if err != nil {
 				return nil, err
 			}
@@ -119,7 +120,7 @@ func Proofs(in io.Reader) (all []Proved, err error) {
 
 // WriteProofs writes records alone, each with its proof, in order of sequence: an export of
 // the form "proof".
-func (l Log) WriteProofs(w io.Writer, records []decisionlog.Record) error {
+func (l Log) WriteProofs(w io.Writer, records []record.Record) error {
 	buffered := bufio.NewWriter(w)
 	n := &ndjson{
 		lines:  newLines(buffered, 0),
@@ -148,12 +149,12 @@ func (l Log) WriteProofs(w io.Writer, records []decisionlog.Record) error {
 // they stood in the record of a batch whose content is gone. The error is [decisionlog.ErrTooLarge]
 // if the records of the batches have more bytes than most.
 func (l Log) WithBatches(
-	records []decisionlog.Record, most int,
-) (all []decisionlog.Record, gone map[uint64][]string, err error) {
+	records []record.Record, most int,
+) (all []record.Record, gone map[uint64][]string, err error) {
 	all, gone = slices.Clone(records), map[uint64][]string{}
 	held, found := 0, map[string]bool{} // by id
 	for _, r := range records {
-		item, err := decisionlog.Parse(r.Line)
+		item, err := record.Parse(r.Line)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -177,7 +178,7 @@ func (l Log) WithBatches(
 			gone[r.Sequence] = item.Inherits
 		}
 	}
-	slices.SortFunc(all, func(a, b decisionlog.Record) int { return cmp.Compare(a.Sequence, b.Sequence) })
+	slices.SortFunc(all, func(a, b record.Record) int { return cmp.Compare(a.Sequence, b.Sequence) })
 	return all, gone, nil
 }
 

@@ -13,8 +13,8 @@ import (
 	"github.com/go-json-experiment/json"
 	"golang.org/x/mod/sumdb/tlog"
 
-	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 )
 
 // Reader goes once through an export of the form "log", or through a merge. It checks no proof: package verify does.
@@ -32,10 +32,10 @@ type Reader struct {
 
 // Part is the log that an export is of, by its first line.
 type Part struct {
-	Origin     string             `json:"origin"`
-	Size       int64              `json:"size"`
-	Checkpoint string             `json:"checkpoint"`
-	Filter     decisionlog.Filter `json:"filter"`
+	Origin     string        `json:"origin"`
+	Size       int64         `json:"size"`
+	Checkpoint string        `json:"checkpoint"`
+	Filter     record.Filter `json:"filter"`
 }
 
 // partOf reads the first line of an export.
@@ -55,7 +55,7 @@ func partOf(line []byte) (Part, error) {
 // Leaf is a record of a log.
 type Leaf struct {
 	// Record is without its Leaf if it has its Line, which is valid until the next.
-	decisionlog.Record
+	record.Record
 	// Part is the number of the export.
 	Part int
 	// Again says that the record came before: in another export of its log, or as a step that another log has, too.
@@ -155,7 +155,7 @@ func (r *Reader) leaves() (all []Leaf, err error) {
 		}
 		err := json.Unmarshal(r.line, &is)
 		for n, hash := range is.Hashes {
-			one := Leaf{Record: decisionlog.Record{Sequence: uint64(is.First) + uint64(n), Leaf: hash, Gone: is.Why}}
+			one := Leaf{Record: record.Record{Sequence: uint64(is.First) + uint64(n), Leaf: hash, Gone: is.Why}}
 			one.Again = is.Why != format.WhyFiltered && of.again(&of.gone, one.Sequence)
 			all = append(all, one)
 		}
@@ -181,7 +181,7 @@ func (r *Reader) leaves() (all []Leaf, err error) {
 		}
 		return nil, nil
 	}
-	one := Leaf{Record: decisionlog.Record{Line: bytes.TrimSuffix(r.line, []byte("\n"))}}
+	one := Leaf{Record: record.Record{Line: bytes.TrimSuffix(r.line, []byte("\n"))}}
 	digits, _, _ := bytes.Cut(bytes.TrimPrefix(r.line, []byte(`{"sequence":`)), []byte(","))
 	if one.Sequence, err = strconv.ParseUint(string(digits), 10, 63); err != nil {
 		return nil, errors.New("it is no record")

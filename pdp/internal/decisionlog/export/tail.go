@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/record"
 )
 
 // TailOptions say which records [Tail] and [Last] hand out.
@@ -15,11 +16,11 @@ type TailOptions struct {
 	// Last is how many records Last hands out at the most.
 	Last int64
 	// Filter picks records. A record without content never passes.
-	Filter decisionlog.Filter
+	Filter record.Filter
 	// Inherited is handed the record of a batch before the first item that inherits from it,
 	// unless that record passed the filter itself. It comes without its Line if its content is
 	// gone, and once for items that stand together. Inherited may be nil.
-	Inherited func(id string, batch decisionlog.Record) error
+	Inherited func(id string, batch record.Record) error
 	// Every is how often a followed log is looked at again. 0 does not follow.
 	Every time.Duration
 }
@@ -31,14 +32,14 @@ func Last(ctx context.Context, data string, o TailOptions, yield func(sequence i
 		if o.Filter.All() { // the last ones that pass another filter are known at the end only
 			cursor = max(-1, s.Head.Size-o.Last-1)
 		}
-		var last []decisionlog.Record
+		var last []record.Record
 		all := TailOptions{Filter: o.Filter}
 		cursor, err = all.follow(ctx, s, cursor, nil, func(sequence int64, line []byte) error {
-			last = append(last, decisionlog.Record{Sequence: uint64(sequence), Line: line})
+			last = append(last, record.Record{Sequence: uint64(sequence), Line: line})
 			last = last[max(0, len(last)-int(o.Last)):]
 			return nil
 		})
-		inherited := decisionlog.Inheritance{}
+		inherited := record.Inheritance{}
 		for _, r := range last {
 			if err == nil {
 				err = o.handBatch(s, r.Line, &inherited)
@@ -56,7 +57,7 @@ func Last(ctx context.Context, data string, o TailOptions, yield func(sequence i
 // ends at the last record, or, if it follows, when ctx ends. A log that a
 // server is writing grows by whole segments here.
 func Tail(ctx context.Context, data string, o TailOptions, yield func(sequence int64, line []byte) error) (cursor int64, err error) {
-	inherited := decisionlog.Inheritance{}
+	inherited := record.Inheritance{}
 	for cursor = o.After; ; {
 		err = decisionlog.Read(data, func(s *decisionlog.Snapshot) error {
 			cursor, err = o.follow(ctx, s, cursor, &inherited, yield)
@@ -74,7 +75,7 @@ func Tail(ctx context.Context, data string, o TailOptions, yield func(sequence i
 }
 
 func (o TailOptions) follow(
-	ctx context.Context, s *decisionlog.Snapshot, cursor int64, inherited *decisionlog.Inheritance,
+	ctx context.Context, s *decisionlog.Snapshot, cursor int64, inherited *record.Inheritance,
 	yield func(int64, []byte) error,
 ) (int64, error) {
 	size := s.Head.Size
@@ -105,7 +106,7 @@ func (o TailOptions) follow(
 }
 
 // handBatch hands out the record that a line inherits from, if it did not come before.
-func (o TailOptions) handBatch(s *decisionlog.Snapshot, line []byte, inherited *decisionlog.Inheritance) error {
+func (o TailOptions) handBatch(s *decisionlog.Snapshot, line []byte, inherited *record.Inheritance) error {
 	if o.Inherited == nil {
 		return nil
 	}

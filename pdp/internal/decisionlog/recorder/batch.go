@@ -6,9 +6,9 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp"
-	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/mask"
+	"policy-service/pdp/internal/decisionlog/record"
 )
 
 // A batch may put on record only so many bytes for each byte of its body, and for each item. Items inherit, and a
@@ -21,7 +21,7 @@ const (
 // batchEntries are the entries of a batch's items. If they inherit anything, the entry of the inherited parts comes
 // first. Questions with unknown places are one entry, which comes last. Every part is read for secrets once, and then masked once by
 // the secrets of all parts.
-func (r *Recorder) batchEntries(ctx context.Context, records []pdp.Record) ([]decisionlog.Entry, error) {
+func (r *Recorder) batchEntries(ctx context.Context, records []pdp.Record) ([]record.Entry, error) {
 	var shared evaluation.Request
 	inherited, possible, secrets := false, 0, r.Mask(ctx).Gather()
 	for n := range records {
@@ -42,7 +42,7 @@ func (r *Recorder) batchEntries(ctx context.Context, records []pdp.Record) ([]de
 	masked := secrets.Apply(shared)
 	questions := possibleEntry(records, possible, &shared, masked)
 	limit := batchLimit{size: records[0].Item.Size, items: len(records)}
-	entries := make([]decisionlog.Entry, 0, len(records)+1)
+	entries := make([]record.Entry, 0, len(records)+1)
 	if inherited {
 		entries = append(entries, sharedEntry(&records[0], &shared, masked))
 		if err := limit.add(&entries[0]); err != nil {
@@ -78,14 +78,14 @@ func (r *Recorder) batchEntries(ctx context.Context, records []pdp.Record) ([]de
 
 // sharedEntry is the entry of the parts that the items of a batch inherit. A part that is inherited has its place in the record
 // even if masking left nothing of it.
-func sharedEntry(first *pdp.Record, shared *evaluation.Request, masked *mask.Masking) decisionlog.Entry {
+func sharedEntry(first *pdp.Record, shared *evaluation.Request, masked *mask.Masking) record.Entry {
 	e := newEntry(first, first.Item.Batch, format.KindBatch)
 	e.Request = sharedRequest(shared, masked)
 	return e
 }
 
-func sharedRequest(shared *evaluation.Request, masked *mask.Masking) *decisionlog.Request {
-	return &decisionlog.Request{Asked: &masked.Request, Masked: masked.Hidden, Shared: evaluation.Inherited{
+func sharedRequest(shared *evaluation.Request, masked *mask.Masking) *record.Request {
+	return &record.Request{Asked: &masked.Request, Masked: masked.Hidden, Shared: evaluation.Inherited{
 		Subject:  shared.Subject.Properties.Len() > 0,
 		Action:   shared.Action.Properties.Len() > 0,
 		Resource: shared.Resource.Properties.Len() > 0,
@@ -105,11 +105,11 @@ type batchLimit struct {
 const lineFrame = 300
 
 // add counts the entry of a record, and fails if the batch has too much on record with it.
-func (l *batchLimit) add(e *decisionlog.Entry) error {
+func (l *batchLimit) add(e *record.Entry) error {
 	asked := *e
 	asked.Declared, asked.Decision = nil, nil
 	if e.Decision != nil {
-		asked.Decision = &decisionlog.Decision{Mismatch: e.Decision.Mismatch}
+		asked.Decision = &record.Decision{Mismatch: e.Decision.Mismatch}
 	}
 	l.line, _ = asked.AppendBody(l.line[:0]) // the log refuses what cannot be written
 	l.used += lineFrame + len(l.line)

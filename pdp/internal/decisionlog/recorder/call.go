@@ -6,18 +6,18 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp"
-	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 )
 
 // CallOf is the call that a record of a decision was made of, to make the decision again. The record must be resolved.
-// What the record hides is in Hidden; see [decisionlog.Recorded.Request]. The approval that the policies were asked with
+// What the record hides is in Hidden; see [record.Recorded.Request]. The approval that the policies were asked with
 // is the one that discharged an obligation. If none was discharged, as in a deny, it is the one that was presented, or
 // else one with a made-up name: the record does not say which one it was, and a decision does not depend on it.
 //
 // The record says whether a hidden value could be put to the policies that decided. If b is another bundle, that is not
 // known.
-func CallOf(r *decisionlog.Recorded, b *pdp.Bundle, limits evaluation.Limits) (pdp.Call, error) {
+func CallOf(r *record.Recorded, b *pdp.Bundle, limits evaluation.Limits) (pdp.Call, error) {
 	if r.Kind != format.KindDecision && r.Kind != format.KindPossible {
 		return pdp.Call{}, fmt.Errorf("record %d is of kind %q: only a record of kind %s or %s has one question",
 			r.Sequence, r.Kind, format.KindDecision, format.KindPossible)
@@ -33,7 +33,7 @@ func CallOf(r *decisionlog.Recorded, b *pdp.Bundle, limits evaluation.Limits) (p
 		return pdp.Call{}, err
 	}
 	if len(hidden) > 0 && len(r.Details) > 0 { // what is hidden may be what was malformed
-		return pdp.Call{}, fmt.Errorf("record %d: %w: it was malformed, and not all of it is known", r.Sequence, decisionlog.ErrNoRequest)
+		return pdp.Call{}, fmt.Errorf("record %d: %w: it was malformed, and not all of it is known", r.Sequence, record.ErrNoRequest)
 	}
 	if r.Bundle != b.Digest() {
 		for n := range hidden {
@@ -66,7 +66,7 @@ func CallOf(r *decisionlog.Recorded, b *pdp.Bundle, limits evaluation.Limits) (p
 }
 
 // capabilityOf is the capability by which a decision was made, or why the one that was shown did not count.
-func capabilityOf(r *decisionlog.Recorded) (held evaluation.Capability, refused string) {
+func capabilityOf(r *record.Recorded) (held evaluation.Capability, refused string) {
 	if c := r.Capability; c != nil {
 		return evaluation.Capability{Held: c.Held, ID: c.ID, Depth: c.Depth}, c.Reason
 	}
@@ -74,7 +74,7 @@ func capabilityOf(r *decisionlog.Recorded) (held evaluation.Capability, refused 
 }
 
 // continuedIn is the round that a decision was of an approved call.
-func continuedIn(r *decisionlog.Recorded) (c evaluation.Continuation) {
+func continuedIn(r *record.Recorded) (c evaluation.Continuation) {
 	for _, met := range r.Discharged {
 		c = met.Continues
 	}
@@ -85,7 +85,7 @@ func continuedIn(r *decisionlog.Recorded) (c evaluation.Continuation) {
 const anApproval = "on record"
 
 // approvalOf is "" if the policies were asked without an approval.
-func approvalOf(r *decisionlog.Recorded, request *evaluation.Request) string {
+func approvalOf(r *record.Recorded, request *evaluation.Request) string {
 	switch {
 	case len(r.Discharged) > 0:
 		return r.Discharged[0].Approval
@@ -95,11 +95,11 @@ func approvalOf(r *decisionlog.Recorded, request *evaluation.Request) string {
 	return ""
 }
 
-// AnswerOf is the word that a record of the decision has for the answer; see [decisionlog.Recorded.Answer].
+// AnswerOf is the word that a record of the decision has for the answer; see [record.Recorded.Answer].
 func AnswerOf(d evaluation.Decision) string {
-	r := decisionlog.Recorded{Decision: &d.Allow, Possible: d.Possible.Bool()}
+	r := record.Recorded{Decision: &d.Allow, Possible: d.Possible.Bool()}
 	for _, o := range d.Obligations {
-		r.Obligations = append(r.Obligations, decisionlog.RecordedObligation{ID: o.ID, Type: o.Type})
+		r.Obligations = append(r.Obligations, record.RecordedObligation{ID: o.ID, Type: o.Type})
 	}
 	return r.Answer()
 }

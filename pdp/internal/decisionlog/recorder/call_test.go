@@ -15,11 +15,12 @@ import (
 	"policy-service/pdp"
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/mask"
+	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/pdptest/night"
 )
 
 // logged is a recorder with a real log, and what a record in it says.
-func logged(t *testing.T) (r *Recorder, recorded func(id string) *decisionlog.Recorded) {
+func logged(t *testing.T) (r *Recorder, recorded func(id string) *record.Recorded) {
 	t.Helper()
 	log, err := decisionlog.Open(t.TempDir(), decisionlog.Options{})
 	if err != nil {
@@ -28,7 +29,7 @@ func logged(t *testing.T) (r *Recorder, recorded func(id string) *decisionlog.Re
 	t.Cleanup(func() { _ = log.Close() })
 	r, _ = testRecorder(t)
 	r.Log = log
-	return r, func(id string) *decisionlog.Recorded {
+	return r, func(id string) *record.Recorded {
 		t.Helper()
 		record, err := log.ByID(id)
 		if err != nil {

@@ -9,8 +9,8 @@ import (
 
 	"github.com/google/uuid"
 
-	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 )
 
 // Event is an administrative event that goes on record: its name and its details, which hold no secret.
@@ -33,7 +33,7 @@ type Events struct {
 	wake   chan struct{}
 
 	mu      sync.Mutex
-	waiting []decisionlog.Entry
+	waiting []record.Entry
 }
 
 const (
@@ -53,7 +53,7 @@ func NewEvents(now func() time.Time, logger *slog.Logger) *Events {
 func (e *Events) Record(ctx context.Context, all ...Event) error {
 	e.mu.Lock()
 	defer e.mu.Unlock() // held over the write, so that events keep their order
-	entries := append([]decisionlog.Entry{}, e.waiting...)
+	entries := append([]record.Entry{}, e.waiting...)
 	for _, one := range all {
 		entry, err := e.entry(one)
 		if err != nil {
@@ -92,8 +92,8 @@ func (e *Events) Wake() {
 	}
 }
 
-func (e *Events) entry(one Event) (decisionlog.Entry, error) {
-	entry := decisionlog.Entry{
+func (e *Events) entry(one Event) (record.Entry, error) {
+	entry := record.Entry{
 		ID:    uuid.Must(uuid.NewV7()).String(),
 		Kind:  format.KindAdmin,
 		Now:   e.now(),

@@ -12,7 +12,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp"
-	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/record"
 )
 
 // Then is a bundle as it was when it decided, with the text of its policies.
@@ -108,24 +108,24 @@ const (
 
 // Explain decides a recorded decision again, by the bundle that decided it, or by another one, whose policies have the parts that they
 // have in its own answer. If its error is not about the time, the record or the bundle is at fault.
-func (t *Then) Explain(ctx context.Context, r *decisionlog.Recorded, limits evaluation.Limits) (*decisionlog.Explained, error) {
+func (t *Then) Explain(ctx context.Context, r *record.Recorded, limits evaluation.Limits) (*record.Explained, error) {
 	return t.ExplainBound(ctx, r, nil, limits)
 }
 
 // ExplainBound is [Then.Explain] of a bundle that did not decide: the approval that was used counts only if it is bound to the same
 // by this bundle; see [pdp.Call].
 func (t *Then) ExplainBound(
-	ctx context.Context, r *decisionlog.Recorded, bound []byte, limits evaluation.Limits,
-) (*decisionlog.Explained, error) {
+	ctx context.Context, r *record.Recorded, bound []byte, limits evaluation.Limits,
+) (*record.Explained, error) {
 	call, err := CallOf(r, t.Bundle, limits)
 	if err != nil {
 		return nil, err
 	}
 	call.Explain, call.Clauses, call.Bound = true, true, bound
-	out := &decisionlog.Explained{Bundle: t.Bundle.Digest(), Policies: []decisionlog.ExplainedPolicy{}}
+	out := &record.Explained{Bundle: t.Bundle.Digest(), Policies: []record.ExplainedPolicy{}}
 	d, err := pdp.Of(t.Bundle, pdp.Options{}).Evaluate(ctx, call)
 	if unknown := (*pdp.Unknown)(nil); errors.As(err, &unknown) {
-		out.DependsOn = &decisionlog.Dependence{Paths: unknown.Paths, Policies: unknown.Policies}
+		out.DependsOn = &record.Dependence{Paths: unknown.Paths, Policies: unknown.Policies}
 	} else if err != nil {
 		return nil, err
 	} else {
@@ -134,25 +134,25 @@ func (t *Then) ExplainBound(
 	}
 	parts := r
 	if r.Bundle != t.Bundle.Digest() {
-		parts = &decisionlog.Recorded{Tenant: r.Tenant, Determining: d.Determining, Overruled: d.Overruled, Errors: d.Errors}
+		parts = &record.Recorded{Tenant: r.Tenant, Determining: d.Determining, Overruled: d.Overruled, Errors: d.Errors}
 	}
 	t.fill(out, parts, d.Explain)
 	return out, nil
 }
 
 // fill adds the policies: those that have a part first, in its order.
-func (t *Then) fill(out *decisionlog.Explained, r *decisionlog.Recorded, e *evaluation.Explanation) {
+func (t *Then) fill(out *record.Explained, r *record.Recorded, e *evaluation.Explanation) {
 	if e == nil {
 		e = &evaluation.Explanation{}
 	}
 	out.Mismatch, out.Dropped = e.Mismatch, e.Dropped
 	seen, room := map[string]bool{}, mostText
-	add := func(id string, part decisionlog.Part) {
+	add := func(id string, part record.Part) {
 		if seen[id] {
 			return
 		}
 		seen[id] = true
-		one := decisionlog.ExplainedPolicy{Part: part}
+		one := record.ExplainedPolicy{Part: part}
 		if n := slices.IndexFunc(e.Policies, func(p evaluation.PolicyExplanation) bool { return p.ID == id }); n >= 0 {
 			one.PolicyExplanation = e.Policies[n]
 		} else if p, found := t.Policy(r.Tenant, id); found {
@@ -168,23 +168,23 @@ func (t *Then) fill(out *decisionlog.Explained, r *decisionlog.Recorded, e *eval
 		out.Policies = append(out.Policies, one)
 	}
 	for _, id := range r.Determining {
-		add(id, decisionlog.Determining)
+		add(id, record.Determining)
 	}
 	for _, id := range r.Overruled {
-		add(id, decisionlog.Overruled)
+		add(id, record.Overruled)
 	}
 	for _, failed := range r.Errors {
-		add(failed.Policy, decisionlog.Erred)
+		add(failed.Policy, record.Erred)
 	}
 	parts := len(out.Policies)
 	for _, p := range e.Policies {
-		switch part := decisionlog.Part(""); {
+		switch part := record.Part(""); {
 		case seen[p.ID]:
 		case len(out.Policies) >= parts+mostExplained:
 			out.More++
 		default:
 			if p.Failed != "" {
-				part = decisionlog.Near
+				part = record.Near
 			}
 			add(p.ID, part)
 		}

@@ -12,11 +12,12 @@ import (
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/mask"
+	"policy-service/pdp/internal/decisionlog/record"
 )
 
 // newEntry has what every entry of a record has. The record of the inherited parts of a batch is no question
 // of a caller, so it does not say which obligations the caller's registration declares.
-func newEntry(rec *pdp.Record, id, kind string) decisionlog.Entry {
+func newEntry(rec *pdp.Record, id, kind string) record.Entry {
 	call := &rec.Call
 	var declared []string
 	if call.Registered && kind != format.KindBatch {
@@ -24,7 +25,7 @@ func newEntry(rec *pdp.Record, id, kind string) decisionlog.Entry {
 			declared = []string{} // which is not the same as no registration
 		}
 	}
-	return decisionlog.Entry{
+	return record.Entry{
 		ID:        id,
 		Kind:      kind,
 		Tenant:    call.Request.Tenant,
@@ -47,7 +48,7 @@ func payerOf(call *pdp.Call) string {
 }
 
 // entryOf is the entry of a record without its secrets.
-func entryOf(rec *pdp.Record, masked *mask.Masking) (e decisionlog.Entry, err error) {
+func entryOf(rec *pdp.Record, masked *mask.Masking) (e record.Entry, err error) {
 	if rec.Search != nil {
 		e = newEntry(rec, rec.ID, format.KindSearch)
 		e.Search, e.Request = searchOf(rec), requestOf(masked)
@@ -64,7 +65,7 @@ func entryOf(rec *pdp.Record, masked *mask.Masking) (e decisionlog.Entry, err er
 	e.Decision = decisionOf(d, masked)
 	e.Decision.Approved = rec.Approved
 	if c := rec.Capability; c != nil {
-		e.Decision.Capability = &decisionlog.Capability{
+		e.Decision.Capability = &record.Capability{
 			ID: c.ID, Held: c.Held, Depth: c.Depth, Reason: c.Reason, Used: c.Used, Grants: c.Grants, Proof: proofOf(rec, masked),
 			Ancestors: c.Ancestors,
 		}
@@ -82,13 +83,13 @@ func entryOf(rec *pdp.Record, masked *mask.Masking) (e decisionlog.Entry, err er
 
 // proofOf returns the proof of the capability that a request showed as it goes on record, or nil without one. Where
 // anything of the arguments is masked, nothing in it can be compared with a guess.
-func proofOf(rec *pdp.Record, masked *mask.Masking) *decisionlog.Proof {
+func proofOf(rec *pdp.Record, masked *mask.Masking) *record.Proof {
 	p := rec.Capability.Proof
 	if p == nil {
 		return nil
 	}
 	key := masked.Evidence(rec.Call.Request.Tenant)
-	out := &decisionlog.Proof{
+	out := &record.Proof{
 		Key: p.Key, ID: p.ID, IssuedAt: p.IssuedAt, Audience: p.Audience, Tool: p.Tool, Nonce: p.Nonce, Algorithm: p.Algorithm,
 	}
 	if masked.Hides("context", "arguments") {
@@ -105,9 +106,9 @@ func isEmpty(r *evaluation.Request) bool {
 		r.Action.Name == "" && r.Action.Properties.Len() == 0 && r.Context.Len() == 0
 }
 
-func requestOf(masked *mask.Masking) *decisionlog.Request {
+func requestOf(masked *mask.Masking) *record.Request {
 	r := &masked.Request
-	return &decisionlog.Request{Asked: r, Shape: r.Shape, Masked: masked.Hidden, Unknown: unknownOf(r.Unknown, masked)}
+	return &record.Request{Asked: r, Shape: r.Shape, Masked: masked.Hidden, Unknown: unknownOf(r.Unknown, masked)}
 }
 
 // unknownOf are the places that were unknown. It is nil if the request had none.
@@ -115,21 +116,21 @@ func unknownOf(unknown *evaluation.Unknown, masked *mask.Masking) []string {
 	pointers := unknown.Pointers()
 	for n, pointer := range pointers {
 		if pointers[n] = masked.Pointer(pointer, pointer); strings.Count(pointers[n], "/") < strings.Count(pointer, "/") {
-			pointers[n] += decisionlog.Cut
+			pointers[n] += record.Cut
 		}
 	}
 	return pointers
 }
 
 // searchOf has the results of a search: ids, or names of actions.
-func searchOf(rec *pdp.Record) *decisionlog.Search {
+func searchOf(rec *pdp.Record) *record.Search {
 	found := make([]string, len(rec.Search.Found))
 	for n, f := range rec.Search.Found {
 		if found[n] = f.ID; rec.Kind == evaluation.ActionSearch {
 			found[n] = f.Name
 		}
 	}
-	return &decisionlog.Search{
+	return &record.Search{
 		Query:    rec.Kind,
 		Found:    found,
 		Examined: rec.Search.Examined,
@@ -137,8 +138,8 @@ func searchOf(rec *pdp.Record) *decisionlog.Search {
 	}
 }
 
-func decisionOf(d *evaluation.Decision, masked *mask.Masking) *decisionlog.Decision {
-	out := &decisionlog.Decision{
+func decisionOf(d *evaluation.Decision, masked *mask.Masking) *record.Decision {
+	out := &record.Decision{
 		Allow:       d.Allow,
 		Possible:    d.Possible,
 		Reason:      string(d.Reason),

@@ -27,6 +27,7 @@ import (
 	"policy-service/pdp/internal/decisionlog/export"
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/mask"
+	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/internal/decisionlog/recorder"
 )
 
@@ -128,14 +129,14 @@ func (b *book) record(records ...pdp.Record) {
 	b.ok(r.Record(b.t.Context(), records))
 }
 
-func (b *book) append(entries ...decisionlog.Entry) {
+func (b *book) append(entries ...record.Entry) {
 	b.t.Helper()
 	b.nextStep()
 	b.ok(b.log.Append(b.t.Context(), entries))
 }
 
 // Append implements [recorder.Log] for events, whose ids are random and begin with the time of the machine.
-func (b *book) Append(ctx context.Context, entries []decisionlog.Entry) error {
+func (b *book) Append(ctx context.Context, entries []record.Entry) error {
 	for n := range entries {
 		entries[n].ID = fmt.Sprintf("event-%d", b.ids.Add(1))
 	}
@@ -187,8 +188,8 @@ func TestGolden(t *testing.T) {
 	l := b.snapshot()
 	compareGolden(t, "log.ndjson", b.exportVerified(l, export.Options{}))
 	compareGolden(t, "proofs.ndjson", b.exportVerified(l, export.Options{Proofs: true, Bundles: true}))
-	compareGolden(t, "tenant.ndjson", b.exportVerified(export.Log{Snapshot: l.For([]string{"zeta"})}, export.Options{Filter: decisionlog.Filter{Text: "Zoë"}}))
-	compareGolden(t, "item.ndjson", b.exportVerified(l, export.Options{Filter: decisionlog.Filter{Resource: "doc/b1"}}))
+	compareGolden(t, "tenant.ndjson", b.exportVerified(export.Log{Snapshot: l.For([]string{"zeta"})}, export.Options{Filter: record.Filter{Text: "Zoë"}}))
+	compareGolden(t, "item.ndjson", b.exportVerified(l, export.Options{Filter: record.Filter{Resource: "doc/b1"}}))
 	compareGolden(t, "table.csv", b.exportVerified(l, export.Options{Format: "csv", BOM: true}))
 
 	out := &strings.Builder{}
@@ -209,7 +210,7 @@ func TestGolden(t *testing.T) {
 	large := openBook(t, "large", t.TempDir(), 2)
 	writeManyRecords(large)
 	whole := large.snapshot()
-	compareGolden(t, "large.ndjson", large.exportVerified(whole, export.Options{Filter: decisionlog.Filter{Kind: format.KindPossible}}))
+	compareGolden(t, "large.ndjson", large.exportVerified(whole, export.Options{Filter: record.Filter{Kind: format.KindPossible}}))
 	out = &strings.Builder{}
 	for _, tile := range []tlog.Tile{{H: 8, L: 0, N: 0, W: 256}, {H: 8, L: 0, N: 1, W: 40}, {H: 8, L: 1, N: 0, W: 1}} {
 		hashes := must(large.log.Tile(tile))
@@ -217,19 +218,19 @@ func TestGolden(t *testing.T) {
 	}
 	compareGolden(t, "tiles.txt", out.String())
 
-	admin := export.Options{Filter: decisionlog.Filter{Kind: format.KindAdmin}}
+	admin := export.Options{Filter: record.Filter{Kind: format.KindAdmin}}
 	merged := &bytes.Buffer{}
 	_ = must(export.Merge(merged, []export.Input{{Name: "l", Reader: strings.NewReader(large.exportVerified(whole, admin))}, {Name: "g", Reader: strings.NewReader(b.exportVerified(l, admin))}}))
 	compareGolden(t, "merged.ndjson", merged.String())
 
 	b.ok(b.log.KeepWitnessed(first))
-	compareGolden(t, "witnessed.ndjson", b.exportVerified(l, export.Options{Filter: decisionlog.Filter{Event: format.EventStart}}))
+	compareGolden(t, "witnessed.ndjson", b.exportVerified(l, export.Options{Filter: record.Filter{Event: format.EventStart}}))
 	b.nextStep()
 	b.ok(b.log.Close())
 	out = &strings.Builder{}
 	writeJSON(out, "directory", verify.Directory(b.data, verify.Options{}))
 	writeJSON(out, "merge", verify.Export(bytes.NewReader(merged.Bytes()), verify.Options{Strict: true}))
-	cursor := must(export.Tail(t.Context(), b.data, export.TailOptions{After: -1, Filter: decisionlog.Filter{Decision: decisionlog.Deny}, Inherited: func(id string, r decisionlog.Record) error {
+	cursor := must(export.Tail(t.Context(), b.data, export.TailOptions{After: -1, Filter: record.Filter{Decision: record.Deny}, Inherited: func(id string, r record.Record) error {
 		writeSection(out, "inherited from "+id, "%d %s", r.Sequence, r.Leaf)
 		return nil
 	}}, func(sequence int64, _ []byte) error { writeSection(out, "tail", "%d", sequence); return nil }))
@@ -327,14 +328,14 @@ func (b *book) readVouched() string {
 		writeSection(out, "attest "+id, "%d %s %s", r.Sequence, r.Leaf, tlog.RecordHash(r.Line))
 	}
 	for _, id := range []string{"ap-1", "cap-0", "cap-1"} {
-		b.ok(b.log.Naming(ctx, 0, map[string]bool{id: true}, func(r decisionlog.Record) error { writeSection(out, "naming "+id, "%d", r.Sequence); return nil }))
+		b.ok(b.log.Naming(ctx, 0, map[string]bool{id: true}, func(r record.Record) error { writeSection(out, "naming "+id, "%d", r.Sequence); return nil }))
 	}
-	b.ok(b.log.Events(ctx, func(r *decisionlog.Recorded) error {
+	b.ok(b.log.Events(ctx, func(r *record.Recorded) error {
 		writeSection(out, "event", "%d %s", r.Sequence, r.Event)
 		return nil
 	},
 		format.EventStart, format.EventAPIKeys, format.EventKeyRotated))
-	v := must(b.log.Vouched(ctx, func(r *decisionlog.Recorded, vouched bool) error {
+	v := must(b.log.Vouched(ctx, func(r *record.Recorded, vouched bool) error {
 		writeSection(out, "vouched", "%d %s %t", r.Sequence, r.Event, vouched)
 		return nil
 	}, format.EventAPIKeys, format.EventStart))
@@ -354,7 +355,7 @@ func (b *book) readRecords() string {
 	if problems.Refuse() {
 		b.t.Fatal(problems)
 	}
-	asked := func(r *decisionlog.Recorded) {
+	asked := func(r *record.Recorded) {
 		request, hidden, err := r.Request(evaluation.DefaultLimits())
 		if err == nil {
 			writeSection(out, "request", "%s %v %v %+v", must(request.MarshalJSON()), request.Shape, request.Unknown.Pointers(), hidden)
@@ -392,15 +393,15 @@ func (b *book) queryPages() string {
 	out := &strings.Builder{}
 	for _, q := range []decisionlog.Query{
 		{Limit: 20}, {Newest: true, Cursor: decisionlog.End, Limit: 20}, {Cursor: 9, Limit: 5},
-		{Filter: decisionlog.Filter{Tenants: []string{"zeta"}}}, {Filter: decisionlog.Filter{Tenant: "zeta"}},
-		{Filter: decisionlog.Filter{From: b.now().Add(-9 * time.Second), To: b.now().Add(-2 * time.Second)}},
-		{Filter: decisionlog.Filter{Kind: format.KindPossible}}, {Filter: decisionlog.Filter{Decision: decisionlog.Deny}},
-		{Filter: decisionlog.Filter{Decision: decisionlog.Allow}}, {Filter: decisionlog.Filter{Decision: decisionlog.Waiting}},
-		{Filter: decisionlog.Filter{Decision: decisionlog.Possible}}, {Filter: decisionlog.Filter{Decision: decisionlog.Impossible}},
-		{Filter: decisionlog.Filter{Subject: "user/alice"}}, {Filter: decisionlog.Filter{Subject: "bot"}}, {Filter: decisionlog.Filter{Resource: "doc/b1"}},
-		{Filter: decisionlog.Filter{Action: "write"}}, {Filter: decisionlog.Filter{Policy: "p2"}}, {Filter: decisionlog.Filter{Event: format.EventAPIKeys}},
-		{Filter: decisionlog.Filter{Of: "d-full"}}, {Filter: decisionlog.Filter{Approval: "ap-1"}}, {Filter: decisionlog.Filter{Capability: "cap-0"}},
-		{Filter: decisionlog.Filter{Text: "zoë"}}, {Filter: decisionlog.Filter{Text: "inherited text"}}, {Filter: decisionlog.Filter{Text: "hunter22"}}, {Filter: decisionlog.Filter{Text: "masked:"}},
+		{Filter: record.Filter{Tenants: []string{"zeta"}}}, {Filter: record.Filter{Tenant: "zeta"}},
+		{Filter: record.Filter{From: b.now().Add(-9 * time.Second), To: b.now().Add(-2 * time.Second)}},
+		{Filter: record.Filter{Kind: format.KindPossible}}, {Filter: record.Filter{Decision: record.Deny}},
+		{Filter: record.Filter{Decision: record.Allow}}, {Filter: record.Filter{Decision: record.Waiting}},
+		{Filter: record.Filter{Decision: record.Possible}}, {Filter: record.Filter{Decision: record.Impossible}},
+		{Filter: record.Filter{Subject: "user/alice"}}, {Filter: record.Filter{Subject: "bot"}}, {Filter: record.Filter{Resource: "doc/b1"}},
+		{Filter: record.Filter{Action: "write"}}, {Filter: record.Filter{Policy: "p2"}}, {Filter: record.Filter{Event: format.EventAPIKeys}},
+		{Filter: record.Filter{Of: "d-full"}}, {Filter: record.Filter{Approval: "ap-1"}}, {Filter: record.Filter{Capability: "cap-0"}},
+		{Filter: record.Filter{Text: "zoë"}}, {Filter: record.Filter{Text: "inherited text"}}, {Filter: record.Filter{Text: "hunter22"}}, {Filter: record.Filter{Text: "masked:"}},
 	} {
 		if q.Limit == 0 {
 			q.Limit = 100
@@ -408,7 +409,7 @@ func (b *book) queryPages() string {
 		page := must(b.log.Query(b.t.Context(), q))
 		var sequences []uint64
 		for _, line := range page.Lines {
-			sequences = append(sequences, must(decisionlog.Parse(line)).Sequence)
+			sequences = append(sequences, must(record.Parse(line)).Sequence)
 		}
 		name := must(json.Marshal(q.Filter, json.Deterministic(true)))
 		writeSection(out, fmt.Sprintf("%s newest %t from %d", name, q.Newest, q.Cursor), "%v, next %d, more %t, examined %d", sequences, page.Next, page.More, page.Examined)

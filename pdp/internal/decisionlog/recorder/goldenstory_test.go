@@ -12,6 +12,7 @@ import (
 	"policy-service/pdp"
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/internal/decisionlog/recorder"
 	"policy-service/pdp/internal/evidence"
 )
@@ -147,22 +148,22 @@ func writeEveryKind(b *book) (first []byte) {
 	}
 	single("s-none", requestWith(`{}`), evaluation.Decision{}, func(r *pdp.Record) { r.Kind, r.Search = evaluation.ActionSearch, &pdp.SearchAnswer{} })
 
-	b.append(decisionlog.Receipt{Decision: "d-full", Obligations: []evaluation.Receipt{{ID: "tell", Status: evaluation.Discharged}, {ID: "log", Status: evaluation.NotDischarged, Detail: "disk <full>"}}}.Entry("acme", "key:pep"))
+	b.append(record.Receipt{Decision: "d-full", Obligations: []evaluation.Receipt{{ID: "tell", Status: evaluation.Discharged}, {ID: "log", Status: evaluation.NotDischarged, Detail: "disk <full>"}}}.Entry("acme", "key:pep"))
 	b.append(
-		decisionlog.Entry{ID: "approval-1", Kind: format.KindApproval, Tenant: "acme", Caller: "key:pep", Payer: "key:other", Event: "requested", Details: jsontext.Value(`{"approval": "ap-1", "by": "alice"}`)},
-		decisionlog.Entry{ID: "approval-2", Kind: format.KindApproval, Tenant: "acme", Caller: "user:bob", Event: "approved", Details: jsontext.Value(`{"approval":"ap-1","by":"bob","reason":"@fine"}`)})
-	b.append(decisionlog.Entry{ID: "capability-1", Kind: format.KindCapability, Tenant: "acme", Event: "granted", Details: jsontext.Value(`{"capability":"cap-1","ancestors":["cap-0","cap-root"]}`)})
-	b.append(decisionlog.Entry{
+		record.Entry{ID: "approval-1", Kind: format.KindApproval, Tenant: "acme", Caller: "key:pep", Payer: "key:other", Event: "requested", Details: jsontext.Value(`{"approval": "ap-1", "by": "alice"}`)},
+		record.Entry{ID: "approval-2", Kind: format.KindApproval, Tenant: "acme", Caller: "user:bob", Event: "approved", Details: jsontext.Value(`{"approval":"ap-1","by":"bob","reason":"@fine"}`)})
+	b.append(record.Entry{ID: "capability-1", Kind: format.KindCapability, Tenant: "acme", Event: "granted", Details: jsontext.Value(`{"capability":"cap-1","ancestors":["cap-0","cap-root"]}`)})
+	b.append(record.Entry{
 		Kind: format.KindAdmin, Tenant: "acme", Caller: "key:gateway", RequestID: "r", TraceID: "t", Event: format.EventToolDrift,
 		Details: jsontext.Value(`{"server":"s","tool":"reset_password","change":"changed","with":"w","parts":["description"],"locked":"sha256:a","found":"sha256:b"}`)})
 	// A request that was put together from parts has no form of its own.
-	b.append(decisionlog.Entry{
-		ID: "d-parts", Kind: format.KindDecision, Tenant: "zeta", Decision: &decisionlog.Decision{Allow: true},
-		Request: &decisionlog.Request{Subject: jsontext.Value(`{"type": "user", "id": "parts"}`), Action: jsontext.Value(`{"name":"read"}`), Resource: jsontext.Value(`{"type":"doc","id":"1"}`), Context: jsontext.Value(`{"a" : 1}`)}})
+	b.append(record.Entry{
+		ID: "d-parts", Kind: format.KindDecision, Tenant: "zeta", Decision: &record.Decision{Allow: true},
+		Request: &record.Request{Subject: jsontext.Value(`{"type": "user", "id": "parts"}`), Action: jsontext.Value(`{"name":"read"}`), Resource: jsontext.Value(`{"type":"doc","id":"1"}`), Context: jsontext.Value(`{"a" : 1}`)}})
 	b.nextStep()
-	b.ok(b.log.Withdraw(b.t.Context(), "acme", "key:pep", decisionlog.Withdrawn{Decision: "d-full", Approval: "ap-1"}))
+	b.ok(b.log.Withdraw(b.t.Context(), "acme", "key:pep", record.Withdrawn{Decision: "d-full", Approval: "ap-1"}))
 	b.nextStep()
-	b.ok(b.log.Withdraw(b.t.Context(), "acme", "key:pep", decisionlog.Withdrawn{Decision: "d-proof", Capability: "cap-2"}))
+	b.ok(b.log.Withdraw(b.t.Context(), "acme", "key:pep", record.Withdrawn{Decision: "d-proof", Capability: "cap-2"}))
 	b.nextStep()
 	b.ok(b.log.Rotate(b.t.Context()))
 	b.nextStep()
@@ -180,9 +181,9 @@ func writeManyRecords(b *book) {
 	possible, impossible := evaluation.Decision{Possible: evaluation.Possible, Determining: []string{"p"}}, evaluation.Decision{Possible: evaluation.Impossible}
 	b.batch("p", `{"subject":{"type":"user","id":"a"},"action":{"name":"read"},"context":{"note":"n"},"options":{"unknown":["/context/arguments"]},"evaluations":[`+
 		repeated(`{"resource":{"type":"document-of-a-long-name","id":"%d","properties":{"of":"a department"}}}`, 500)+`]}`, possible, impossible, possible)
-	many := make([]decisionlog.Entry, 300)
+	many := make([]record.Entry, 300)
 	for n := range many {
-		many[n] = decisionlog.Entry{ID: fmt.Sprintf("d-%d", n), Kind: format.KindDecision, Tenant: "acme", Decision: &decisionlog.Decision{}}
+		many[n] = record.Entry{ID: fmt.Sprintf("d-%d", n), Kind: format.KindDecision, Tenant: "acme", Decision: &record.Decision{}}
 	}
 	b.append(many...)
 }

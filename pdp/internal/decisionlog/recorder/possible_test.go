@@ -11,8 +11,8 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp"
-	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 )
 
 // asking are the records of a batch that asks what is possible of so many documents, and what all of them inherit.
@@ -166,7 +166,7 @@ func TestPossibleRecordHidesSecrets(t *testing.T) {
 			t.Errorf("question %d is %s, %v", n, q.Asked, err)
 		}
 	}
-	if one := recorded("b.2"); one.Kind != format.KindDecision || one.Answer() != decisionlog.Allow || len(one.Inherits) != 2 {
+	if one := recorded("b.2"); one.Kind != format.KindDecision || one.Answer() != record.Allow || len(one.Inherits) != 2 {
 		t.Errorf("beside it: %s", one.Line)
 	}
 }

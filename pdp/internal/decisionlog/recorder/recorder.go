@@ -18,11 +18,12 @@ import (
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/mask"
+	"policy-service/pdp/internal/decisionlog/record"
 )
 
 // Log has the one method of a [decisionlog.Log] that is needed.
 type Log interface {
-	Append(context.Context, []decisionlog.Entry) error
+	Append(context.Context, []record.Entry) error
 }
 
 // Recorder puts decisions on a log. All of its fields but Log must be set. Without a Log every record fails, and so no
@@ -62,11 +63,11 @@ func (r *Recorder) Record(ctx context.Context, records []pdp.Record) error {
 	return tooLarge("this request and what it is answered, with its secrets masked,", format.MaxLine)
 }
 
-func (r *Recorder) entries(ctx context.Context, records []pdp.Record) ([]decisionlog.Entry, error) {
+func (r *Recorder) entries(ctx context.Context, records []pdp.Record) ([]record.Entry, error) {
 	if records[0].Item.Batch != "" {
 		return r.batchEntries(ctx, records)
 	}
-	masker, entries := r.Mask(ctx), make([]decisionlog.Entry, len(records))
+	masker, entries := r.Mask(ctx), make([]record.Entry, len(records))
 	for n := range records {
 		record := &records[n]
 		masked := masker.Apply(record.Call.Request, obligationProperties(&record.Decision)...)

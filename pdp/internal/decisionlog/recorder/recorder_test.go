@@ -13,20 +13,20 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp"
-	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/mask"
+	"policy-service/pdp/internal/decisionlog/record"
 )
 
 // kept is a log that keeps entries in memory, and in which order a Recorder called what it has.
 type kept struct {
-	entries []decisionlog.Entry
+	entries []record.Entry
 	calls   []string
 	refused int // the call at which GoOn fails; 0 is none
 }
 
 var errGoOn = errors.New("no more")
 
-func (k *kept) Append(_ context.Context, entries []decisionlog.Entry) error {
+func (k *kept) Append(_ context.Context, entries []record.Entry) error {
 	k.calls = append(k.calls, "Append")
 	k.entries = append(k.entries, entries...)
 	return nil
@@ -161,7 +161,7 @@ func TestNoSecretIsHandedToTheLog(t *testing.T) {
 }
 
 // handed is all that is in entries.
-func handed(t *testing.T, entries ...decisionlog.Entry) (all []byte) {
+func handed(t *testing.T, entries ...record.Entry) (all []byte) {
 	t.Helper()
 	for _, e := range entries {
 		parts := []any{e}

@@ -8,6 +8,7 @@ import (
 	"policy-service/evaluation"
 	"policy-service/pdp"
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/record"
 )
 
 // What was asked is rebuilt from the log as it was recorded: a decision, each item of a batch with what it inherits, and
@@ -98,7 +99,7 @@ func TestRequestsAreRebuiltFromTheLog(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, id := range []string{"batch.0", "batch.1", "batch.2"} {
-		if _, err := rebuilt(id); !errors.Is(err, decisionlog.ErrNoRequest) {
+		if _, err := rebuilt(id); !errors.Is(err, record.ErrNoRequest) {
 			t.Errorf("%s: got %v", id, err)
 		}
 	}

@@ -8,15 +8,16 @@ import (
 
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/internal/httpclient"
 )
 
 // The types of answers, and the kinds of records that readers tell apart.
 type (
-	Recorded   = decisionlog.Recorded
-	Explained  = decisionlog.Explained
+	Recorded   = record.Recorded
+	Explained  = record.Explained
 	Checkpoint = decisionlog.Checkpoint
-	Part       = decisionlog.Part
+	Part       = record.Part
 )
 
 // The kinds.
@@ -32,17 +33,17 @@ const (
 
 // The parts that a policy can have in a decision.
 const (
-	Determining = decisionlog.Determining
-	Overruled   = decisionlog.Overruled
-	Erred       = decisionlog.Erred
-	Near        = decisionlog.Near
+	Determining = record.Determining
+	Overruled   = record.Overruled
+	Erred       = record.Erred
+	Near        = record.Near
 )
 
 // Decision is a record by its id, with its place in the log and the receipts about its obligations.
 type Decision struct {
 	decisionlog.Shown
 	Sequence uint64
-	Receipts []decisionlog.Receipt
+	Receipts []record.Receipt
 }
 
 // Decision finds a record by its id.
@@ -57,20 +58,20 @@ func (l *Log) Decision(ctx context.Context, id string) (d Decision, err error) {
 		return d, err
 	}
 	rec, err := got.record()
-	var batch decisionlog.Record
+	var batch record.Record
 	if err == nil && got.Batch != nil {
 		batch, err = got.Batch.record()
 	}
 	d.LeafHash, d.Sequence = got.LeafHash, got.Sequence
 	if err == nil {
-		d.Record, err = decisionlog.Resolve(rec.Line, batch)
+		d.Record, err = record.Resolve(rec.Line, batch)
 	}
 	// A question of a batch has an id of its own, and no record: only that question is shown.
 	if err == nil {
 		err = d.Ask(id)
 	}
 	for _, line := range got.Receipts {
-		r, wrong := decisionlog.Parse(line)
+		r, wrong := record.Parse(line)
 		if wrong != nil {
 			return d, wrong
 		}
@@ -80,8 +81,8 @@ func (l *Log) Decision(ctx context.Context, id string) (d Decision, err error) {
 }
 
 // Explain says how a recorded decision came about, by the policies of then.
-func (l *Log) Explain(ctx context.Context, id string) (decisionlog.Explained, error) {
-	return httpclient.GetJSON[decisionlog.Explained](ctx, l.server, recordPath(id)+"/explain", nil, recordBody, "explanation")
+func (l *Log) Explain(ctx context.Context, id string) (record.Explained, error) {
+	return httpclient.GetJSON[record.Explained](ctx, l.server, recordPath(id)+"/explain", nil, recordBody, "explanation")
 }
 
 // Signed is the newest checkpoint. Its signature is not verified.
@@ -95,7 +96,7 @@ func (l *Log) Signed(ctx context.Context) (decisionlog.Checkpoint, error) {
 
 // Page is some records, each without its inherited parts.
 type Page struct {
-	Records []decisionlog.Recorded
+	Records []record.Recorded
 	// Next is the cursor of the page after this one, if there are More records.
 	Next string
 	More bool
@@ -109,7 +110,7 @@ func (l *Log) Page(ctx context.Context, query url.Values) (p Page, err error) {
 	}
 	p.Next, p.More = got.Next, got.More
 	for _, line := range got.Items {
-		r, err := decisionlog.Parse(line)
+		r, err := record.Parse(line)
 		if err != nil {
 			return p, err
 		}

@@ -20,6 +20,7 @@ import (
 	"policy-service/pdp/decisionlog/verify"
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/export"
+	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/internal/decisionlog/remote"
 	"policy-service/pdp/internal/httpclient"
 	"policy-service/pdp/internal/server"
@@ -80,7 +81,7 @@ func TestExportOverBrokenConnections(t *testing.T) {
 		o.Wait = func(context.Context, time.Duration) error { waits++; return nil }
 	})
 	whole := d.reader(d.URL, d.key)
-	for _, o := range []export.Options{{}, {Proofs: true, Filter: decisionlog.Filter{Tenant: "acme"}}, {Format: "csv"}} {
+	for _, o := range []export.Options{{}, {Proofs: true, Filter: record.Filter{Tenant: "acme"}}, {Format: "csv"}} {
 		var before, got, after bytes.Buffer
 		for { // the log signs for itself now and then, also in silence
 			before.Reset()
@@ -271,7 +272,7 @@ func TestExportCutAtEachPlace(t *testing.T) {
 		d.decide([]string{"acme", "default"}[i%2], fmt.Sprintf(`doc, \"of\"\n%d`, i))
 	}
 	noWait := func(o *httpclient.Options) { o.Wait = func(context.Context, time.Duration) error { return nil } }
-	for _, o := range []export.Options{{}, {Proofs: true, Filter: decisionlog.Filter{Tenant: "acme"}}, {Format: "csv"}} {
+	for _, o := range []export.Options{{}, {Proofs: true, Filter: record.Filter{Tenant: "acme"}}, {Format: "csv"}} {
 		c := cutting(t, d.Addr())
 		var want bytes.Buffer
 		whole := d.reader(c.url, d.key)

@@ -11,8 +11,8 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/export"
+	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/internal/httpclient"
 )
 
@@ -28,7 +28,7 @@ type page struct {
 }
 
 // page reads one page. Below 0 a cursor is none.
-func (l *Log) page(ctx context.Context, f decisionlog.Filter, order string, cursor, limit int64) (p page, err error) {
+func (l *Log) page(ctx context.Context, f record.Filter, order string, cursor, limit int64) (p page, err error) {
 	query := filterQuery(f)
 	query.Set("order", order)
 	query.Set("limit", strconv.FormatInt(limit, 10))
@@ -50,7 +50,7 @@ func (l *Log) page(ctx context.Context, f decisionlog.Filter, order string, curs
 	return p, nil
 }
 
-func filterQuery(f decisionlog.Filter) url.Values {
+func filterQuery(f record.Filter) url.Values {
 	query := timesOf(f.From, f.To)
 	for name, value := range map[string]string{
 		"tenant": f.Tenant, "kind": f.Kind, "decision": f.Decision, "subject": f.Subject, "resource": f.Resource,
@@ -67,7 +67,7 @@ func filterQuery(f decisionlog.Filter) url.Values {
 // Last hands the last records that pass to yield, in order, at most o.Last, and returns
 // the cursor to go on from.
 func (l *Log) Last(ctx context.Context, o export.TailOptions, yield func(sequence int64, line []byte) error) (cursor int64, err error) {
-	newest, err := l.page(ctx, decisionlog.Filter{}, "newest", -1, 1)
+	newest, err := l.page(ctx, record.Filter{}, "newest", -1, 1)
 	if err != nil || len(newest.Items) == 0 {
 		return -1, err
 	}
@@ -86,15 +86,15 @@ func (l *Log) Last(ctx context.Context, o export.TailOptions, yield func(sequenc
 		}
 	}
 	slices.Reverse(all.Items)
-	return cursor, all.each(o, new(decisionlog.Inheritance), yield)
+	return cursor, all.each(o, new(record.Inheritance), yield)
 }
 
 // each hands records to yield, and before them those that they inherit from, where
 // somebody asks for these.
-func (p *page) each(o export.TailOptions, inherited *decisionlog.Inheritance, yield func(int64, []byte) error) error {
+func (p *page) each(o export.TailOptions, inherited *record.Inheritance, yield func(int64, []byte) error) error {
 	batches := map[string][]byte{}
 	for _, batch := range p.Batches {
-		r, err := decisionlog.Parse(batch)
+		r, err := record.Parse(batch)
 		if err != nil {
 			return err
 		}
@@ -115,12 +115,12 @@ func (p *page) each(o export.TailOptions, inherited *decisionlog.Inheritance, yi
 	return nil
 }
 
-func lacks(o export.TailOptions, inherited *decisionlog.Inheritance, line []byte, batches map[string][]byte) error {
+func lacks(o export.TailOptions, inherited *record.Inheritance, line []byte, batches map[string][]byte) error {
 	id, err := inherited.Lacks(line)
 	if err != nil || id == "" {
 		return err
 	}
-	r, err := decisionlog.Resolve(line, decisionlog.Record{Line: batches[id]})
+	r, err := record.Resolve(line, record.Record{Line: batches[id]})
 	if err != nil {
 		return err
 	}
@@ -128,7 +128,7 @@ func lacks(o export.TailOptions, inherited *decisionlog.Inheritance, line []byte
 }
 
 func sequenceOf(line []byte) (int64, error) {
-	r, err := decisionlog.Parse(line)
+	r, err := record.Parse(line)
 	if err == nil && r.Sequence > math.MaxInt64 {
 		err = fmt.Errorf("the server names a record %d, and no log has so many", r.Sequence)
 	}
@@ -140,7 +140,7 @@ func sequenceOf(line []byte) (int64, error) {
 // moment is asked again.
 func (l *Log) Tail(ctx context.Context, o export.TailOptions, yield func(sequence int64, line []byte) error) (cursor int64, err error) {
 	cursor = o.After
-	inherited := new(decisionlog.Inheritance)
+	inherited := new(record.Inheritance)
 	for failures := 0; ; {
 		p, err := l.page(ctx, o.Filter, "oldest", cursor+1, pageSize)
 		switch {

@@ -19,6 +19,7 @@ import (
 
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/internal/decisionlog/report"
 	"policy-service/pdp/internal/httpclient"
 )
@@ -42,12 +43,12 @@ type proved struct {
 	LeafHash string         `json:"leaf_hash"`
 }
 
-func (p *proved) record() (decisionlog.Record, error) {
+func (p *proved) record() (record.Record, error) {
 	leaf := tlog.RecordHash(p.Record)
 	if leaf.String() != p.LeafHash {
-		return decisionlog.Record{}, errors.New("the record is not the one that its hash is of: something on the way altered it")
+		return record.Record{}, errors.New("the record is not the one that its hash is of: something on the way altered it")
 	}
-	return decisionlog.Record{Sequence: p.Sequence, Line: p.Record, Leaf: leaf}, nil
+	return record.Record{Sequence: p.Sequence, Line: p.Record, Leaf: leaf}, nil
 }
 
 func recordPath(id string) string { return "/v1/decisions/" + url.PathEscape(id) }
@@ -55,11 +56,11 @@ func recordPath(id string) string { return "/v1/decisions/" + url.PathEscape(id)
 // InForce is the bundle that was loaded last, by the log. It has no digest if no record of that may be seen, as by a caller that may
 // not see all tenants, and no files if they are not kept.
 func (l *Log) InForce(ctx context.Context) (digest string, files map[string][]byte, err error) {
-	got, err := l.page(ctx, decisionlog.Filter{Event: format.EventBundleLoaded}, "newest", -1, 1)
+	got, err := l.page(ctx, record.Filter{Event: format.EventBundleLoaded}, "newest", -1, 1)
 	if err != nil || len(got.Items) == 0 {
 		return "", nil, err
 	}
-	r, err := decisionlog.Parse(got.Items[0])
+	r, err := record.Parse(got.Items[0])
 	if err != nil {
 		return "", nil, err
 	}

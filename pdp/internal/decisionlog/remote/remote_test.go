@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"policy-service/pdp/decisionlog/verify"
-	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/export"
+	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/internal/decisionlog/remote"
 	"policy-service/pdp/internal/httpclient"
 	"policy-service/pdp/internal/server"
@@ -202,7 +202,7 @@ func TestTail(t *testing.T) {
 			return nil
 		}
 	})
-	f := decisionlog.Filter{Tenant: "acme"}
+	f := record.Filter{Tenant: "acme"}
 	cursor, err := l.Last(ctx, export.TailOptions{Filter: f, Last: 2}, see)
 	must(t, err)
 	l.Close() // so that the next request is on a new connection
@@ -213,7 +213,7 @@ func TestTail(t *testing.T) {
 		t.Errorf("got %v, %d connections broke", seen, away.Load())
 	}
 	seen = nil
-	again, err := d.reader(d.URL, d.key).Tail(t.Context(), export.TailOptions{After: -1, Filter: decisionlog.Filter{Subject: "user/alice", Tenant: "acme"}}, see)
+	again, err := d.reader(d.URL, d.key).Tail(t.Context(), export.TailOptions{After: -1, Filter: record.Filter{Subject: "user/alice", Tenant: "acme"}}, see)
 	must(t, err)
 	if len(seen) != 12 || again < cursor {
 		t.Errorf("from the beginning: got %v, cursor %d after %d", seen, again, cursor)
@@ -311,7 +311,7 @@ func TestPagesWithoutRecords(t *testing.T) {
 	l, err := remote.New(s.URL, httpclient.Options{Credential: "psk_x"})
 	must(t, err)
 	defer l.Close()
-	o := export.TailOptions{After: -1, Last: 3, Filter: decisionlog.Filter{Text: "Q3 launch"}}
+	o := export.TailOptions{After: -1, Last: 3, Filter: record.Filter{Text: "Q3 launch"}}
 	for name, read := range map[string]func(context.Context, export.TailOptions, func(int64, []byte) error) (int64, error){"last": l.Last, "tail": l.Tail} {
 		var got []int64
 		if cursor, err := read(t.Context(), o, func(n int64, _ []byte) error { got = append(got, n); return nil }); err != nil || cursor != 9 || !slices.Equal(got, []int64{5}) {

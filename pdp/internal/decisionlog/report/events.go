@@ -9,13 +9,13 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp/internal/approval"
-	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 )
 
 // event takes in an administrative record of the span. Those of all tenants
 // together do not come up for a reader who may see some only.
-func (p *reporting) event(s *decisionlog.Recorded) error {
+func (p *reporting) event(s *record.Recorded) error {
 	switch s.Event {
 	case format.EventStart, format.EventStop, format.EventCrash, format.EventCreated:
 		p.service.Runs = append(p.service.Runs, Run{At: p.moment(s), Event: s.Event})
@@ -55,7 +55,7 @@ func (p *reporting) event(s *decisionlog.Recorded) error {
 
 // addEvent reads the details of a record, whose members have the names that they
 // have in a report, and adds to them what stands beside.
-func addEvent[T any](to *[]T, s *decisionlog.Recorded, beside func(*T)) error {
+func addEvent[T any](to *[]T, s *record.Recorded, beside func(*T)) error {
 	var one T
 	if len(s.Details) > 0 {
 		if err := json.Unmarshal(s.Details, &one); err != nil {
@@ -72,7 +72,7 @@ func addEvent[T any](to *[]T, s *decisionlog.Recorded, beside func(*T)) error {
 const NativeForm = "native"
 
 // approval takes in a step of an approval request.
-func (p *reporting) approval(s *decisionlog.Recorded) error {
+func (p *reporting) approval(s *record.Recorded) error {
 	var about struct {
 		Asked   string    `json:"asked"`
 		FiledAt time.Time `json:"filed_at"`
@@ -88,7 +88,7 @@ func (p *reporting) approval(s *decisionlog.Recorded) error {
 	return nil
 }
 
-func (p *reporting) redaction(s *decisionlog.Recorded) error {
+func (p *reporting) redaction(s *record.Recorded) error {
 	var about struct {
 		Sequence uint64 `json:"sequence"`
 		ID       string `json:"id"`
@@ -103,7 +103,7 @@ func (p *reporting) redaction(s *decisionlog.Recorded) error {
 	return nil
 }
 
-func (p *reporting) bundleLoaded(s *decisionlog.Recorded) (*BundleInForce, error) {
+func (p *reporting) bundleLoaded(s *record.Recorded) (*BundleInForce, error) {
 	var about struct {
 		Bundle string `json:"bundle"`
 		Files  int64  `json:"files"`
@@ -112,6 +112,6 @@ func (p *reporting) bundleLoaded(s *decisionlog.Recorded) (*BundleInForce, error
 	return &BundleInForce{Origin: p.origin, Digest: about.Bundle, Loaded: s.Time, Sequence: s.Sequence, Files: about.Files}, err
 }
 
-func (p *reporting) moment(s *decisionlog.Recorded) Instant {
+func (p *reporting) moment(s *record.Recorded) Instant {
 	return Instant{p.origin, s.Sequence, s.Time}
 }

@@ -8,6 +8,7 @@ import (
 
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 )
 
 // DatedGap is a gap with what is still known of its time: records are in the order
@@ -30,7 +31,7 @@ type gaps struct {
 }
 
 // gone takes in a record without content.
-func (g *gaps) gone(l decisionlog.Record) {
+func (g *gaps) gone(l record.Record) {
 	if n := len(g.open); n > 0 && g.open[n-1].Why == l.Gone && g.open[n-1].Next == l.Sequence {
 		g.open[n-1].Next++
 		return
@@ -115,7 +116,7 @@ func (s span) hasAll(g DatedGap) bool {
 }
 
 // read is what a record says; nil where there is none for the reader.
-func (g *gaps) read(l decisionlog.Record) (*decisionlog.Recorded, error) {
+func (g *gaps) read(l record.Record) (*record.Recorded, error) {
 	switch l.Gone {
 	case "":
 	case format.WhyFiltered:
@@ -124,7 +125,7 @@ func (g *gaps) read(l decisionlog.Record) (*decisionlog.Recorded, error) {
 		g.gone(l)
 		return nil, nil
 	}
-	r, err := decisionlog.Parse(l.Line)
+	r, err := record.Parse(l.Line)
 	if err != nil {
 		return nil, fmt.Errorf("record %d: %w", l.Sequence, err)
 	}

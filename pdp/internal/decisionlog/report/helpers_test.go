@@ -12,6 +12,7 @@ import (
 	"policy-service/pdp/decisionlog/verify"
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 )
 
 func mustOpen(t testing.TB, data string, o decisionlog.Options) *decisionlog.Log {
@@ -24,7 +25,7 @@ func mustOpen(t testing.TB, data string, o decisionlog.Options) *decisionlog.Log
 	return l
 }
 
-func mustAppend(t testing.TB, l *decisionlog.Log, entries ...decisionlog.Entry) uint64 {
+func mustAppend(t testing.TB, l *decisionlog.Log, entries ...record.Entry) uint64 {
 	t.Helper()
 	if err := errors.Join(l.Append(t.Context(), entries), l.Flush(t.Context())); err != nil {
 		t.Fatal(err)
@@ -41,19 +42,19 @@ func object(members map[string]any) evaluation.Object {
 	return o
 }
 
-func entryOf(id string, allow bool) decisionlog.Entry {
+func entryOf(id string, allow bool) record.Entry {
 	tenant := "default"
 	if strings.HasSuffix(id, "7") {
 		tenant = "acme"
 	}
-	return decisionlog.Entry{ID: id, Kind: format.KindDecision, Tenant: tenant, Caller: "key:pep",
-		Request: &decisionlog.Request{
+	return record.Entry{ID: id, Kind: format.KindDecision, Tenant: tenant, Caller: "key:pep",
+		Request: &record.Request{
 			Subject:  jsontext.Value(fmt.Sprintf(`{"type":"user","id":"subject-of-%s"}`, id)),
 			Action:   jsontext.Value(`{"name":"read"}`),
 			Resource: jsontext.Value(`{"type":"doc","id":"plan"}`),
 			Context:  jsontext.Value(fmt.Sprintf(`{"note":"content-of-%s"}`, id)),
 		},
-		Decision: &decisionlog.Decision{Allow: allow, Determining: []string{"p1"}}}
+		Decision: &record.Decision{Allow: allow, Determining: []string{"p1"}}}
 }
 
 // judgeExport has the verifier, which shares nothing with this package, judge an export.

@@ -5,7 +5,7 @@ import (
 	"crypto/sha256"
 
 	"policy-service/evaluation"
-	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/record"
 )
 
 // Obligations count the outcomes of the obligations that decisions came with, as
@@ -47,7 +47,7 @@ func owedBy(decision, id string) owed {
 }
 
 // decided takes in the obligations of a decision.
-func (l *ledger) decided(s *decisionlog.Recorded) {
+func (l *ledger) decided(s *record.Recorded) {
 	for _, o := range s.Obligations {
 		count := l.types[o.Type]
 		if count == nil {
@@ -69,7 +69,7 @@ func (l *ledger) decided(s *decisionlog.Recorded) {
 // received takes in a receipt. What it says of obligations that the ledger does not
 // hold is passed over: their decision may be gone, or not of the time that is asked
 // for.
-func (l *ledger) received(r decisionlog.Receipt) {
+func (l *ledger) received(r record.Receipt) {
 	for _, of := range r.Obligations {
 		name := owedBy(r.Decision, of.ID)
 		count := cmp.Or(l.young[name], l.older[name])

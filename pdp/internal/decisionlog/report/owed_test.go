@@ -12,11 +12,12 @@ import (
 	"policy-service/evaluation"
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 )
 
 // owing is a decision that obliges to what is named, each of the type before the
 // hyphen.
-func owing(id, tenant string, obligations ...string) decisionlog.Entry {
+func owing(id, tenant string, obligations ...string) record.Entry {
 	e := entryOf(id, true)
 	e.Tenant = tenant
 	for _, name := range obligations {
@@ -26,8 +27,8 @@ func owing(id, tenant string, obligations ...string) decisionlog.Entry {
 	return e
 }
 
-func receiptFor(decision, tenant string, status evaluation.ReceiptStatus, obligations ...string) decisionlog.Entry {
-	r := decisionlog.Receipt{Decision: decision}
+func receiptFor(decision, tenant string, status evaluation.ReceiptStatus, obligations ...string) record.Entry {
+	r := record.Receipt{Decision: decision}
 	for _, id := range obligations {
 		r.Obligations = append(r.Obligations, evaluation.Receipt{ID: id, Status: status, Detail: "of " + tenant})
 	}
@@ -102,13 +103,13 @@ func TestLedgerProperty(t *testing.T) {
 		open := map[string]string{} // obligation → type
 		for n := range 200 {
 			kind := []string{"log", "redact"}[random.IntN(2)]
-			s := &decisionlog.Recorded{ID: fmt.Sprint(n), Obligations: []decisionlog.RecordedObligation{{ID: "o", Type: kind}}}
+			s := &record.Recorded{ID: fmt.Sprint(n), Obligations: []record.RecordedObligation{{ID: "o", Type: kind}}}
 			l.decided(s)
 			count := want[kind]
 			count.Owed++
 			open[s.ID] = kind
 			of, status := fmt.Sprint(random.IntN(n+1)), []evaluation.ReceiptStatus{evaluation.Discharged, evaluation.NotDischarged}[random.IntN(2)]
-			l.received(decisionlog.Receipt{Decision: of, Obligations: []evaluation.Receipt{{ID: "o", Status: status}}})
+			l.received(record.Receipt{Decision: of, Obligations: []evaluation.Receipt{{ID: "o", Status: status}}})
 			want[kind] = count
 			if kind, still := open[of]; still {
 				count := want[kind]
@@ -136,7 +137,7 @@ func TestLedgerIsBounded(t *testing.T) {
 	t.Parallel()
 	l := newLedger(100)
 	owe := func(decision, kind string) {
-		l.decided(&decisionlog.Recorded{ID: decision, Obligations: []decisionlog.RecordedObligation{{ID: "o", Type: kind}}})
+		l.decided(&record.Recorded{ID: decision, Obligations: []record.RecordedObligation{{ID: "o", Type: kind}}})
 		if held := len(l.young) + len(l.older); held > 100 {
 			t.Fatalf("%d are held", held)
 		}
@@ -144,7 +145,7 @@ func TestLedgerIsBounded(t *testing.T) {
 	for n := range 1000 {
 		owe(fmt.Sprint("silent", n), "log")
 		owe(fmt.Sprint("honest", n), "redact")
-		l.received(decisionlog.Receipt{Decision: fmt.Sprint("honest", n), Obligations: []evaluation.Receipt{{ID: "o", Status: evaluation.Discharged}}})
+		l.received(record.Receipt{Decision: fmt.Sprint("honest", n), Obligations: []evaluation.Receipt{{ID: "o", Status: evaluation.Discharged}}})
 	}
 	got := l.byType()
 	if got["redact"] != (Obligations{Owed: 1000, Discharged: 1000}) {

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"policy-service/pdp/internal/approval"
-	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 )
 
 // reporting is a report in the making.
@@ -80,7 +80,7 @@ func newFrom(origin string, exports ...*exportGaps) *from {
 }
 
 // look takes in one leaf.
-func (p *reporting) look(l decisionlog.Record) error {
+func (p *reporting) look(l record.Record) error {
 	s, err := p.gaps.read(l)
 	if s == nil || err != nil {
 		p.running, p.uses.gone = true, true
@@ -107,7 +107,7 @@ func (p *reporting) look(l decisionlog.Record) error {
 }
 
 // run takes in whether the service runs, by the records.
-func (p *reporting) run(s *decisionlog.Recorded) {
+func (p *reporting) run(s *record.Recorded) {
 	switch s.Event {
 	case format.EventStart:
 		p.started, p.running = true, true
@@ -124,7 +124,7 @@ func (p *reporting) run(s *decisionlog.Recorded) {
 }
 
 // count takes in a record of the span.
-func (p *reporting) count(s *decisionlog.Recorded) error {
+func (p *reporting) count(s *record.Recorded) error {
 	if err := p.report.Population.add(s); err != nil {
 		return err
 	}
@@ -145,7 +145,7 @@ func (p *reporting) count(s *decisionlog.Recorded) error {
 }
 
 // clock joins the records that repeat one time.
-func (p *reporting) clock(s *decisionlog.Recorded) {
+func (p *reporting) clock(s *record.Recorded) {
 	if !s.ClockBehind {
 		return
 	}
@@ -157,18 +157,18 @@ func (p *reporting) clock(s *decisionlog.Recorded) {
 	p.report.ClockBehind = append(all, ClockBehind{First: p.moment(s), Records: 1})
 }
 
-func (p *reporting) decision(s *decisionlog.Recorded) {
+func (p *reporting) decision(s *record.Recorded) {
 	p.days[dayOf(s.Time)] = true
 	p.owed.decided(s)
 	p.uses.decided(s, p.moment(s))
-	if s.Answer() == decisionlog.Deny {
+	if s.Answer() == record.Deny {
 		p.report.Denies[whyDenied(s)]++
 	}
 	switch c := s.Capability; {
 	case c == nil:
 	case c.Reason != "":
 		p.report.Capabilities.Refused[c.Reason]++
-	case c.Held && s.Answer() == decisionlog.Allow:
+	case c.Held && s.Answer() == record.Allow:
 		p.report.Capabilities.Calls++
 	}
 	p.erring(s)
@@ -178,7 +178,7 @@ func (p *reporting) decision(s *decisionlog.Recorded) {
 }
 
 // possible takes in questions with unknown places.
-func (p *reporting) possible(s *decisionlog.Recorded) error {
+func (p *reporting) possible(s *record.Recorded) error {
 	p.days[dayOf(s.Time)] = true
 	p.erring(s)
 	questions, err := s.Questions()
@@ -189,7 +189,7 @@ func (p *reporting) possible(s *decisionlog.Recorded) error {
 }
 
 // erring takes in the policies that failed.
-func (p *reporting) erring(s *decisionlog.Recorded) {
+func (p *reporting) erring(s *record.Recorded) {
 	for _, e := range s.Errors {
 		erring := p.errors[e.Policy]
 		if erring == nil {
@@ -207,7 +207,7 @@ func (p *reporting) erring(s *decisionlog.Recorded) {
 }
 
 // whyDenied is the name under which a deny is counted.
-func whyDenied(s *decisionlog.Recorded) string {
+func whyDenied(s *record.Recorded) string {
 	switch {
 	case s.Reason != "":
 		return s.Reason

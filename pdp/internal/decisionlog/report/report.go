@@ -18,6 +18,7 @@ import (
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/export"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 )
 
 // Options say what a report is of: what was recorded from From on and before
@@ -39,7 +40,7 @@ func (o Options) Check() error {
 	if o.Decision != "" && o.By == "" {
 		return ErrTopOf
 	}
-	return decisionlog.Filter{From: o.From, To: o.To, Decision: o.Decision}.Check()
+	return record.Filter{From: o.From, To: o.To, Decision: o.Decision}.Check()
 }
 
 // Report answers the first questions of an auditor. It is read in one pass, and says what the
@@ -115,16 +116,16 @@ type Population struct {
 
 func newPopulation() Population { return Population{Kinds: map[string]int64{}} }
 
-func (p *Population) add(s *decisionlog.Recorded) error {
+func (p *Population) add(s *record.Recorded) error {
 	p.Records++
 	p.Kinds[s.Kind]++
 	p.First, p.Last = cmp.Or(p.First, s.Time), s.Time
 	switch s.Answer() {
-	case decisionlog.Allow:
+	case record.Allow:
 		p.Allowed++
-	case decisionlog.Waiting:
+	case record.Waiting:
 		p.Waiting++
-	case decisionlog.Deny:
+	case record.Deny:
 		p.Denied++
 	}
 	if s.Kind != format.KindPossible {
@@ -281,7 +282,7 @@ type Loss struct {
 // them.
 type UnsignedTail struct {
 	At Instant `json:"at"`
-	decisionlog.UnsignedTail
+	record.UnsignedTail
 }
 
 // OutsideStart counts decisions that no start of the service stands before, or a stop or a crash does.
@@ -393,7 +394,7 @@ func OfExport(r *export.Reader, o Options) (Report, error) {
 }
 
 // each has every record of a log looked at, in order, up to the first error.
-func each(ctx context.Context, s *decisionlog.Snapshot, look func(decisionlog.Record) error) error {
+func each(ctx context.Context, s *decisionlog.Snapshot, look func(record.Record) error) error {
 	for l, err := range s.Records(ctx, 0, uint64(s.Head.Size)) {
 		if err == nil {
 			err = look(l)

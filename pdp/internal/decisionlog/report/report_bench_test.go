@@ -10,6 +10,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/pdptest/night"
 )
 
@@ -63,7 +64,7 @@ func fillOwing(tb testing.TB, n int) *decisionlog.Log {
 	tb.Helper()
 	l := mustOpen(tb, tb.TempDir(), decisionlog.Options{})
 	for from := 0; from < n; from += 1000 {
-		var entries []decisionlog.Entry
+		var entries []record.Entry
 		for i := from; i < min(n, from+1000); i++ {
 			e := entryOf(fmt.Sprintf("0197f0c0-0000-7000-8000-%012d", i), i%3 == 0)
 			e.Decision.Bundle = ""

@@ -19,6 +19,7 @@ import (
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/export"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 )
 
 // dated is a log whose clock is the test's.
@@ -75,7 +76,7 @@ func (d *dated) heartbeat(clock string) {
 
 func (d *dated) admin(event, details string) {
 	d.Helper()
-	mustAppend(d, d.log, decisionlog.Entry{Kind: format.KindAdmin, Event: event, Details: jsontext.Value(details)})
+	mustAppend(d, d.log, record.Entry{Kind: format.KindAdmin, Event: event, Details: jsontext.Value(details)})
 }
 
 func (d *dated) ok(err error) {
@@ -103,7 +104,7 @@ func (d *dated) report(from, to string, tenants ...string) Report {
 }
 
 // denied is a decision with a reason, or with policies that forbade or erred.
-func denied(id, reason string, change func(*decisionlog.Decision)) decisionlog.Entry {
+func denied(id, reason string, change func(*record.Decision)) record.Entry {
 	e := entryOf(id, false)
 	e.Decision.Reason, e.Decision.Determining = reason, nil
 	if change != nil {
@@ -124,12 +125,12 @@ func TestReport(t *testing.T) {
 	d.set("2026-03-03 10:00") // the report begins on this day
 	allow := owing("a1", "default", "log-1", "notification-1")
 	allow.Decision.Bundle = "h1:one"
-	mustAppend(d, d.log, allow, denied("d1", "policy_error", func(of *decisionlog.Decision) {
+	mustAppend(d, d.log, allow, denied("d1", "policy_error", func(of *record.Decision) {
 		of.Errors = []evaluation.PolicyError{{Policy: "p9", Kind: evaluation.Overflow}, {Policy: "p8", Kind: "type"}}
-	}), denied("d2", "", func(of *decisionlog.Decision) { of.Determining = []string{"f1"} }), denied("d3", "", nil))
+	}), denied("d2", "", func(of *record.Decision) { of.Determining = []string{"f1"} }), denied("d3", "", nil))
 	malformed := denied("d4", "", nil)
 	malformed.Details = jsontext.Value(`{"malformed":{"pointer":"/x","detail":"y"}}`)
-	mustAppend(d, d.log, malformed, denied("d5", "policy_error", func(of *decisionlog.Decision) {
+	mustAppend(d, d.log, malformed, denied("d5", "policy_error", func(of *record.Decision) {
 		of.Errors = []evaluation.PolicyError{{Policy: "p9", Kind: evaluation.Overflow}}
 	}))
 	d.set("2026-03-03 09:00") // the clock steps back
@@ -177,7 +178,7 @@ func TestReport(t *testing.T) {
 	sequences := map[string]uint64{}
 	for rec, err := range d.log.Records(t.Context(), 0, d.log.Size()) {
 		d.ok(err)
-		var s decisionlog.Recorded
+		var s record.Recorded
 		if rec.Line == nil {
 			continue
 		}
@@ -359,8 +360,8 @@ func TestReportNamesWhatNoServiceWrote(t *testing.T) {
 			t.Errorf("from %q: %+v, want the first at %v", from, o, first)
 		}
 		want := []UnsignedTail{
-			{Instant{"", 4, at(t, "2026-03-02 10:00")}, decisionlog.UnsignedTail{From: 1, To: 1, Cause: "wrong"}},
-			{Instant{"", 5, at(t, "2026-03-02 10:00")}, decisionlog.UnsignedTail{Cause: "missing"}},
+			{Instant{"", 4, at(t, "2026-03-02 10:00")}, record.UnsignedTail{From: 1, To: 1, Cause: "wrong"}},
+			{Instant{"", 5, at(t, "2026-03-02 10:00")}, record.UnsignedTail{Cause: "missing"}},
 		}
 		if from != "" {
 			want = []UnsignedTail{}
@@ -378,7 +379,7 @@ func TestReportOfSomeTenants(t *testing.T) {
 	d.admin("start", "")
 	d.admin("bundle_loaded", `{"bundle":"h1:one","files":3}`)
 	mustAppend(d, d.log, owing("a", "acme", "log-1"), owing("b", "other", "redact-1"), denied("x", "unknown_type", nil))
-	other := denied("y", "schema_mismatch", func(of *decisionlog.Decision) {
+	other := denied("y", "schema_mismatch", func(of *record.Decision) {
 		of.Bundle, of.Errors = "h1:other", []evaluation.PolicyError{{Policy: "p-other", Kind: "type"}}
 	})
 	other.Tenant = "other"
@@ -430,7 +431,7 @@ func TestReportOfApprovals(t *testing.T) {
 	step := func(clock, tenant, event, details string) {
 		d.Helper()
 		d.set(clock)
-		mustAppend(d, d.log, decisionlog.Entry{Kind: format.KindApproval, Tenant: tenant, Event: event, Details: jsontext.Value(`{"filed_at":"2026-03-02T10:00:00Z"` + details + `}`)})
+		mustAppend(d, d.log, record.Entry{Kind: format.KindApproval, Tenant: tenant, Event: event, Details: jsontext.Value(`{"filed_at":"2026-03-02T10:00:00Z"` + details + `}`)})
 	}
 	step("2026-03-02 10:00", "acme", "filed", "")
 	step("2026-03-02 10:00", "acme", "filed", `,"asked":"authzen"`)

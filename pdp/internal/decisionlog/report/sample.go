@@ -21,6 +21,7 @@ import (
 
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 )
 
 // SampleOptions say how many decisions are chosen, by which seed, and from which
@@ -46,7 +47,7 @@ func (o SampleOptions) Check() error {
 	case o.Seed == "" || len(o.Seed) > seedMost || !utf8.ValidString(o.Seed) || strings.ContainsFunc(o.Seed, invisible):
 		return fmt.Errorf("a seed is 1 to %d bytes of text in one line; take something that nobody could know before, such as the result of a lottery", seedMost)
 	}
-	return decisionlog.Filter{From: o.From, To: o.To}.Check()
+	return record.Filter{From: o.From, To: o.To}.Check()
 }
 
 // invisible characters have no place in a seed: it is compared by eye.
@@ -129,12 +130,12 @@ func Choose(ctx context.Context, s *decisionlog.Snapshot, o SampleOptions) (Samp
 
 // picked is a decision that is chosen so far. Its receipts come later in the log.
 type picked struct {
-	decisionlog.Record
+	record.Record
 	score    [sha256.Size]byte
 	id       string
 	time     time.Time
 	bundle   string
-	receipts []decisionlog.Record
+	receipts []record.Record
 	held     int // bytes of all these lines
 }
 
@@ -150,7 +151,7 @@ type picking struct {
 	byID       map[string]*picked
 }
 
-func (p *picking) look(l decisionlog.Record) error {
+func (p *picking) look(l record.Record) error {
 	s, err := p.gaps.read(l)
 	if s == nil || err != nil {
 		return err

@@ -23,6 +23,7 @@ import (
 	"policy-service/evaluation"
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 )
 
 // sampleNow is a sample of the log as of now, which the stranger has verified.
@@ -55,7 +56,7 @@ func best(t *testing.T, l *decisionlog.Log, o SampleOptions) (ids []string, popu
 		if err != nil {
 			t.Fatal(err)
 		}
-		var s decisionlog.Recorded
+		var s record.Recorded
 		if rec.Line == nil || json.Unmarshal(rec.Line, &s) != nil || s.Kind != format.KindDecision ||
 			!o.From.IsZero() && s.Time.Before(o.From) || !o.To.IsZero() && !s.Time.Before(o.To) {
 			continue
@@ -138,7 +139,7 @@ func TestSampleHoldsReceipts(t *testing.T) {
 	of := map[uint64]string{}
 	last := uint64(0)
 	for line := range bytes.Lines(sample.Files["records.ndjson"]) {
-		var s decisionlog.Recorded
+		var s record.Recorded
 		if bytes.HasPrefix(line, []byte(format.ExportPrefix)) {
 			continue
 		}
@@ -306,7 +307,7 @@ func TestSampleRefuses(t *testing.T) {
 			t.Errorf("%+v was sampled", o)
 		}
 	}
-	mustAppend(t, l, decisionlog.Entry{Kind: format.KindReceipt, Details: jsontext.Value(`{"decision":"a","obligations":"none"}`)}) // a receipt that is none
+	mustAppend(t, l, record.Entry{Kind: format.KindReceipt, Details: jsontext.Value(`{"decision":"a","obligations":"none"}`)}) // a receipt that is none
 	if got := sampleNow(t, l, nil, SampleOptions{N: 1, Seed: "s"}); len(got.Summary.Chosen[0].Receipts) != 0 {
 		t.Errorf("%+v", got.Summary.Chosen)
 	}
@@ -341,8 +342,8 @@ func TestASampleIsBounded(t *testing.T) {
 }
 
 // aBatch are the entries of a batch whose 30 items inherit its context, but every fifth.
-func aBatch() []decisionlog.Entry {
-	entries := []decisionlog.Entry{{ID: "b1", Kind: format.KindBatch, Tenant: "acme", Caller: "key:pep", Request: &decisionlog.Request{Context: jsontext.Value(`{"purpose":"secret-of-b1"}`)}}}
+func aBatch() []record.Entry {
+	entries := []record.Entry{{ID: "b1", Kind: format.KindBatch, Tenant: "acme", Caller: "key:pep", Request: &record.Request{Context: jsontext.Value(`{"purpose":"secret-of-b1"}`)}}}
 	for i := range 30 {
 		e := entryOf(fmt.Sprintf("b1.%d", i), i%2 == 0)
 		e.Tenant = "acme"
@@ -364,7 +365,7 @@ func TestSampledItemsOfABatchComeWithItsRecord(t *testing.T) {
 		s = sampleNow(t, l, nil, SampleOptions{N: 25, Seed: "s"})
 		for line := range bytes.Lines(s.Files["records.ndjson"]) {
 			if !bytes.HasPrefix(line, []byte(format.ExportPrefix)) {
-				r, err := decisionlog.Parse(line)
+				r, err := record.Parse(line)
 				if err != nil {
 					t.Fatal(err)
 				}

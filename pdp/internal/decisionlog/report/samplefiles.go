@@ -21,6 +21,7 @@ import (
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/export"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 )
 
 // A sample is these files:
@@ -118,7 +119,7 @@ func writeSample(s *decisionlog.Snapshot, p *picking) (Sample, error) {
 		out.Summary.Gone, out.Summary.Unread = &p.gone, s.Head.Unread
 	}
 	log, chosen := export.Log{Snapshot: s}, p.chosen()
-	var records []decisionlog.Record
+	var records []record.Record
 	for _, d := range chosen {
 		records = append(append(records, d.Record), d.receipts...)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 )
 
 // Statistics count the log's records.
@@ -56,7 +57,7 @@ func Count(ctx context.Context, s *decisionlog.Snapshot) (Statistics, error) {
 		st.WholeLog = wholeOf(s)
 	}
 	missing, following := gaps{found: st.addGap}, newUses(usesMost)
-	err := each(ctx, s, func(l decisionlog.Record) error {
+	err := each(ctx, s, func(l record.Record) error {
 		r, err := missing.read(l)
 		if r == nil || err != nil {
 			return err

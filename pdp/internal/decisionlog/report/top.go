@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/record"
 )
 
 // The properties that the decisions of a report can be counted by.
@@ -76,7 +76,7 @@ func newTopping(by, only string, room int) *topping {
 	return &topping{by: by, only: only, room: room, rows: map[[2]string]*TopRow{}}
 }
 
-func (t *topping) decided(s *decisionlog.Recorded) {
+func (t *topping) decided(s *record.Recorded) {
 	if t.only != "" && s.Answer() != t.only {
 		return
 	}
@@ -111,11 +111,11 @@ func (t *topping) count(tenant, name, answer string, failed bool) {
 	}
 	row.Decisions++
 	switch answer {
-	case decisionlog.Allow:
+	case record.Allow:
 		row.Allowed++
-	case decisionlog.Waiting:
+	case record.Waiting:
 		row.Waiting++
-	case decisionlog.Deny:
+	case record.Deny:
 		row.Denied++
 	}
 	if failed {

@@ -13,13 +13,14 @@ import (
 	"policy-service/evaluation"
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/pdptest/night"
 )
 
-func decidedFor(tenant, subject string, allow bool, d decisionlog.Decision) decisionlog.Entry {
+func decidedFor(tenant, subject string, allow bool, d record.Decision) record.Entry {
 	d.Allow = allow
-	return decisionlog.Entry{Kind: format.KindDecision, Tenant: tenant, Caller: "key:pep", Decision: &d,
-		Request: &decisionlog.Request{Subject: jsontext.Value(fmt.Sprintf(`{"type":"user","id":%q}`, subject)), Action: jsontext.Value(`{"name":"read"}`), Resource: jsontext.Value(`{"type":"doc","id":"d"}`)}}
+	return record.Entry{Kind: format.KindDecision, Tenant: tenant, Caller: "key:pep", Decision: &d,
+		Request: &record.Request{Subject: jsontext.Value(fmt.Sprintf(`{"type":"user","id":%q}`, subject)), Action: jsontext.Value(`{"name":"read"}`), Resource: jsontext.Value(`{"type":"doc","id":"d"}`)}}
 }
 
 func topOf(t *testing.T, l *decisionlog.Log, tenants []string, by string, n int) Top {
@@ -42,7 +43,7 @@ func topOf(t *testing.T, l *decisionlog.Log, tenants []string, by string, n int)
 func TestTop(t *testing.T) {
 	t.Parallel()
 	l := mustOpen(t, t.TempDir(), decisionlog.Options{})
-	type decision = decisionlog.Decision
+	type decision = record.Decision
 	erred := func(policies ...string) (all []evaluation.PolicyError) {
 		for _, p := range policies {
 			all = append(all, evaluation.PolicyError{Policy: p})
@@ -80,11 +81,11 @@ func TestTop(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := Top{By: ByPolicy, Rows: []TopRow{{Name: "", Decisions: 1, Denied: 1, Errors: 1}, {Name: "never", Decisions: 1, Denied: 1}, {Name: "p1", Decisions: 1, Denied: 1}}}
-	r, err := Make(t.Context(), s, Options{By: ByPolicy, Top: 3, Decision: decisionlog.Deny})
+	r, err := Make(t.Context(), s, Options{By: ByPolicy, Top: 3, Decision: record.Deny})
 	if err != nil || r.Top == nil || !reflect.DeepEqual(r.Top.Rows[:min(3, len(r.Top.Rows))], want.Rows) {
 		t.Errorf("of the denies: got %+v, %v, want %+v", r.Top, err, want)
 	}
-	for _, o := range []Options{{Decision: decisionlog.Deny}, {By: ByPolicy, Top: 1, Decision: "no"}, {By: "tenant", Top: 1}, {By: ByPolicy}, {By: ByPolicy, Top: TopMost + 1}} {
+	for _, o := range []Options{{Decision: record.Deny}, {By: ByPolicy, Top: 1, Decision: "no"}, {By: "tenant", Top: 1}, {By: ByPolicy}, {By: ByPolicy, Top: TopMost + 1}} {
 		if o.Check() == nil {
 			t.Errorf("%+v is accepted", o)
 		}
@@ -103,7 +104,7 @@ func TestTopIsBoundedAndHonest(t *testing.T) {
 				name = fmt.Sprint("often", r.IntN(3))
 			}
 			real["user/"+name]++
-			top.decided(&decisionlog.Recorded{Names: decisionlog.RecordedNames{Subject: evaluation.Ref{Type: "user", ID: name}}})
+			top.decided(&record.Recorded{Names: record.RecordedNames{Subject: evaluation.Ref{Type: "user", ID: name}}})
 			if len(top.rows) > 16 {
 				t.Fatalf("%d names are held", len(top.rows))
 			}

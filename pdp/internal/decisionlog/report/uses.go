@@ -8,8 +8,8 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"policy-service/pdp/internal/approval"
-	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 )
 
 // Use is a decision that was to use an approval or a capability.
@@ -42,8 +42,8 @@ type use struct {
 func newUses(most int) *uses { return &uses{young: map[string]*use{}, most: most} }
 
 // decided takes in a decision, if it has a use.
-func (u *uses) decided(s *decisionlog.Recorded, at Instant) {
-	one := use{Use: Use{At: at, Decision: s.ID}, allowed: s.Answer() == decisionlog.Allow}
+func (u *uses) decided(s *record.Recorded, at Instant) {
+	one := use{Use: Use{At: at, Decision: s.ID}, allowed: s.Answer() == record.Allow}
 	for _, met := range s.Discharged {
 		if met.Approval != "" {
 			one.Approval, one.items = met.Approval, append(one.items, met.Approval)
@@ -72,15 +72,15 @@ func (one *use) ended(item string) bool {
 }
 
 // look takes in a step, or a withdrawal. It returns the use of a decision that is withdrawn, or nil.
-func (u *uses) look(s *decisionlog.Recorded) (*use, error) {
+func (u *uses) look(s *record.Recorded) (*use, error) {
 	step := s.Kind == format.KindApproval || s.Kind == format.KindCapability
 	withdrawn := s.Kind == format.KindAdmin && s.Event == format.EventWithdrawn
 	if !withdrawn && !(step && slices.Contains(settles, s.Event)) {
 		return nil, nil
 	}
 	var of struct {
-		decisionlog.Withdrawn `json:",inline"`
-		UsedBy                string `json:"used_by"`
+		record.Withdrawn `json:",inline"`
+		UsedBy           string `json:"used_by"`
 	}
 	if err := json.Unmarshal(s.Details, &of); err != nil {
 		return nil, err
@@ -124,7 +124,7 @@ func (u *uses) left() (all []Use) {
 }
 
 // withdrawal takes in a record that may be a withdrawal, or the end of a use.
-func (p *reporting) withdrawal(s *decisionlog.Recorded) error {
+func (p *reporting) withdrawal(s *record.Recorded) error {
 	one, err := p.uses.look(s)
 	if one == nil || err != nil {
 		return err

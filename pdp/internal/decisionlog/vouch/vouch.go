@@ -13,6 +13,7 @@ import (
 	"policy-service/pdp/decisionlog/verify"
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/export"
+	"policy-service/pdp/internal/decisionlog/record"
 )
 
 // Steps are the steps of a store as the log has them.
@@ -40,7 +41,7 @@ func (s Steps[S]) Attest(ctx context.Context, id string) (step S, found bool, er
 }
 
 // record is a record that the log vouches for. It is not found if its content is gone.
-func (s Steps[S]) record(ctx context.Context, id string) (r decisionlog.Record, found bool, err error) {
+func (s Steps[S]) record(ctx context.Context, id string) (r record.Record, found bool, err error) {
 	r, err = s.Log.Attest(ctx, id)
 	if errors.Is(err, decisionlog.ErrNotFound) || errors.Is(err, decisionlog.ErrGone) {
 		return r, false, nil
@@ -61,7 +62,7 @@ func (s Steps[S]) first(line []byte) (step S, found bool, err error) {
 func (s Steps[S]) Since(ctx context.Context, from uint64, ids map[string]bool) (map[string][]S, error) {
 	all, gone := map[string][]S{}, false
 	var last uint64 // the last record that is gone: a store that knows of it knows of those before it
-	err := s.Log.Naming(ctx, from, ids, func(r decisionlog.Record) error {
+	err := s.Log.Naming(ctx, from, ids, func(r record.Record) error {
 		if r.Line == nil {
 			last, gone = r.Sequence, true
 			return nil

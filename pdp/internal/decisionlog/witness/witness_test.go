@@ -22,6 +22,7 @@ import (
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/c2sp"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/internal/decisionlog/witness"
 	"policy-service/pdp/pdptest/witnesstest"
 )
@@ -136,7 +137,7 @@ func (w *world) add(n int) {
 }
 
 func (w *world) append() error {
-	return w.log.Append(w.t.Context(), []decisionlog.Entry{{
+	return w.log.Append(w.t.Context(), []record.Entry{{
 		ID: uuid.NewString(), Kind: format.KindReceipt, Caller: "key:gateway", Details: []byte("{}"),
 	}})
 }
@@ -509,7 +510,7 @@ func TestPatience(t *testing.T) {
 	if err := w.append(); err == nil || !strings.Contains(err.Error(), "quorum") {
 		t.Errorf("got %v", err)
 	}
-	must(t, w.log.Append(t.Context(), []decisionlog.Entry{{ID: uuid.NewString(), Kind: format.KindAdmin, Event: "vote", Details: []byte("{}")}}))
+	must(t, w.log.Append(t.Context(), []record.Entry{{ID: uuid.NewString(), Kind: format.KindAdmin, Event: "vote", Details: []byte("{}")}}))
 	stop()
 	<-done
 	close(hang)

@@ -10,6 +10,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/internal/server/door"
 	"policy-service/pdp/internal/when"
 )
@@ -46,11 +47,11 @@ func (a *Audit) admit(need door.Need, handle handler) echo.HandlerFunc {
 
 // sees reports whether a record is there for the auditor.
 func (who auditor) sees(line []byte) (bool, error) {
-	return decisionlog.Filter{Tenants: who.tenants}.Matches(line)
+	return record.Filter{Tenants: who.tenants}.Matches(line)
 }
 
 // record finds a record by its id, or that of a question in it, also one that no checkpoint covers yet.
-func (a *Audit) record(who auditor, id string) (decisionlog.Record, error) {
+func (a *Audit) record(who auditor, id string) (record.Record, error) {
 	record, err := a.Log.Find(id)
 	if errors.Is(err, decisionlog.ErrGone) && who.tenants != nil {
 		return record, noSuchRecord() // the tenant is gone with the content
@@ -131,8 +132,8 @@ var filterNames = []string{
 }
 
 // filter picks, by the parameters, from the records that the auditor sees.
-func (who auditor) filter() (f decisionlog.Filter, err error) {
-	f = decisionlog.Filter{
+func (who auditor) filter() (f record.Filter, err error) {
+	f = record.Filter{
 		Tenants:  who.tenants,
 		Tenant:   who.Given["tenant"],
 		Kind:     who.Given["kind"],
@@ -150,8 +151,8 @@ func (who auditor) filter() (f decisionlog.Filter, err error) {
 		Text: who.Given["text"],
 	}
 	switch err := f.Check(); {
-	case errors.Is(err, decisionlog.ErrText):
-		return f, door.BadParameter("text", decisionlog.ErrText.Error())
+	case errors.Is(err, record.ErrText):
+		return f, door.BadParameter("text", record.ErrText.Error())
 	case err != nil:
 		return f, door.BadParameter("decision", "is none of allow, waiting, deny, possible and impossible; give one of them")
 	}
@@ -184,7 +185,7 @@ func (who auditor) times() (from, to time.Time, err error) {
 	if from, to, err = span.At(who.now); err != nil {
 		return from, to, door.NewProblem(http.StatusBadRequest, "the parameter "+err.Error())
 	}
-	if (decisionlog.Filter{From: from, To: to}).Check() != nil {
+	if (record.Filter{From: from, To: to}).Check() != nil {
 		name := "from"
 		if span.From.IsZero() {
 			name = "since"

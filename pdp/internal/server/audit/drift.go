@@ -9,8 +9,8 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"policy-service/evaluation"
-	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/internal/server/auth"
 	"policy-service/pdp/internal/server/door"
 	"policy-service/pdp/internal/server/telemetry"
@@ -51,7 +51,7 @@ func (a *Audit) toolDrift(c echo.Context) error {
 		return err
 	}
 	ctx := context.WithoutCancel(c.Request().Context()) // a caller that leaves cannot stop a record halfway
-	entry := decisionlog.Entry{
+	entry := record.Entry{
 		Kind:      format.KindAdmin,
 		Tenant:    who.Tenant,
 		Caller:    who.Caller.Name,
@@ -60,7 +60,7 @@ func (a *Audit) toolDrift(c echo.Context) error {
 		Event:     format.EventToolDrift,
 		Details:   details,
 	}
-	if err := a.Log.Append(ctx, []decisionlog.Entry{entry}); err != nil {
+	if err := a.Log.Append(ctx, []record.Entry{entry}); err != nil {
 		return fmt.Errorf("%w: %w", ErrDrift, err)
 	}
 	return c.NoContent(http.StatusNoContent)

@@ -9,13 +9,14 @@ import (
 
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/internal/server/auth"
 	"policy-service/pdp/internal/server/door"
 )
 
 // Explain explains a recorded decision by the files of its bundle. bytes is how much of a bundle had to be compiled for
 // that; it is 0 if the bundle was at hand.
-type Explain func(ctx context.Context, r *decisionlog.Recorded, bundles *decisionlog.Bundles) (explained any, bytes int, err error)
+type Explain func(ctx context.Context, r *record.Recorded, bundles *decisionlog.Bundles) (explained any, bytes int, err error)
 
 // The errors of [Explain] that a client can do something about.
 var (
@@ -44,7 +45,7 @@ func (a *Audit) explain(ctx context.Context, c echo.Context, want asked) error {
 		return door.NewProblem(http.StatusGone,
 			"the files of the bundle that decided are not kept here; the member bundle of the record has its digest, and "+
 				"the repository of the policies may have the files")
-	case errors.Is(err, decisionlog.ErrNoRequest):
+	case errors.Is(err, record.ErrNoRequest):
 		return door.NewProblem(http.StatusGone,
 			"a part of the request is gone, or was never one; GET /v1/decisions/{id} has what is left of it")
 	case errors.Is(err, ErrNotAlone), errors.Is(err, ErrOtherwise):
@@ -57,7 +58,7 @@ func (a *Audit) explain(ctx context.Context, c echo.Context, want asked) error {
 }
 
 // explicable is the decision of the record that is asked for.
-func (a *Audit) explicable(want asked) (*decisionlog.Recorded, error) {
+func (a *Audit) explicable(want asked) (*record.Recorded, error) {
 	r, err := a.Log.Recorded(want.record.Line)
 	switch {
 	case err != nil:

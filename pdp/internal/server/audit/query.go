@@ -13,6 +13,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/internal/server/door"
 )
 
@@ -128,8 +129,8 @@ func (a *Audit) page(ctx context.Context, q decisionlog.Query) (page recordPage,
 		}
 		page.Next, page.More = some.Next, some.More
 		for _, line := range some.Lines {
-			r, err := decisionlog.Parse(line)
-			id, batch := r.BatchID(), decisionlog.Record{}
+			r, err := record.Parse(line)
+			id, batch := r.BatchID(), record.Record{}
 			if err == nil && id != "" && !inherited[id] {
 				batch, err = a.Log.Batch(line)
 			}

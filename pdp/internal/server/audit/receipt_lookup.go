@@ -10,13 +10,14 @@ import (
 	"policy-service/evaluation"
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/internal/server/auth"
 	"policy-service/pdp/internal/server/door"
 )
 
 // decisionOf is the decision of an id, if the caller asked for it. A decision of another
 // caller gets the same answer as none.
-func (a *Audit) decisionOf(ctx context.Context, id string, caller auth.Caller) (d decisionlog.Recorded, err error) {
+func (a *Audit) decisionOf(ctx context.Context, id string, caller auth.Caller) (d record.Recorded, err error) {
 	if a.Mode == decisionlog.BestEffort { // the decision was answered, and its record may still wait to be written
 		if err := a.Log.Flush(ctx); err != nil {
 			return d, fmt.Errorf("%w: %w", ErrReceipt, err)
@@ -29,7 +30,7 @@ func (a *Audit) decisionOf(ctx context.Context, id string, caller auth.Caller) (
 	case err != nil:
 		return d, fmt.Errorf("%w: %w", ErrReceipt, err)
 	}
-	parsed, err := decisionlog.Parse(rec.Line)
+	parsed, err := record.Parse(rec.Line)
 	if err != nil {
 		return d, fmt.Errorf("%w: record %d cannot be read", ErrReceipt, rec.Sequence)
 	}
@@ -50,7 +51,7 @@ func unknownDecision() *door.Problem {
 
 // obligationNamed is the id of the obligation that a PEP means. The PEP may give the type
 // if only one obligation has it, because the native answer may say no more.
-func obligationNamed(all []decisionlog.RecordedObligation, name string) (id string, ok bool) {
+func obligationNamed(all []record.RecordedObligation, name string) (id string, ok bool) {
 	found := 0
 	for _, o := range all {
 		if o.ID == name {
@@ -65,9 +66,9 @@ func obligationNamed(all []decisionlog.RecordedObligation, name string) (id stri
 
 // receipt makes the receipt that goes on record, or says what is wrong with the request.
 func (a *Audit) receipt(
-	ctx context.Context, d decisionlog.Recorded, sent []evaluation.Receipt,
-) (decisionlog.Receipt, error) {
-	r := decisionlog.Receipt{Decision: d.ID}
+	ctx context.Context, d record.Recorded, sent []evaluation.Receipt,
+) (record.Receipt, error) {
+	r := record.Receipt{Decision: d.ID}
 	given := map[string]bool{}
 	for n, one := range sent {
 		at := []string{"obligations", strconv.Itoa(n), "id"}

@@ -13,6 +13,7 @@ import (
 	"policy-service/evaluation"
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/internal/server/auth"
 	"policy-service/pdp/internal/server/door"
 	"policy-service/pdp/internal/server/telemetry"
@@ -76,9 +77,9 @@ func (a *Audit) receipts(c echo.Context) error {
 
 // unreported refuses a receipt for an obligation that has a receipt already. Receipts come after their decision, and
 // are never more than its obligations.
-func (a *Audit) unreported(ctx context.Context, d decisionlog.Recorded, r decisionlog.Receipt) error {
+func (a *Audit) unreported(ctx context.Context, d record.Recorded, r record.Receipt) error {
 	page, err := a.Log.Query(ctx, decisionlog.Query{
-		Filter: decisionlog.Filter{Kind: format.KindReceipt, Of: d.ID},
+		Filter: record.Filter{Kind: format.KindReceipt, Of: d.ID},
 		Cursor: d.Sequence + 1,
 		Limit:  len(d.Obligations),
 	})
@@ -87,7 +88,7 @@ func (a *Audit) unreported(ctx context.Context, d decisionlog.Recorded, r decisi
 	}
 	reported := map[string]bool{}
 	for _, line := range page.Lines {
-		record, err := decisionlog.Parse(line)
+		record, err := record.Parse(line)
 		if err != nil {
 			return fmt.Errorf("%w: an earlier receipt cannot be read", ErrReceipt)
 		}
@@ -113,17 +114,17 @@ func (a *Audit) unreported(ctx context.Context, d decisionlog.Recorded, r decisi
 
 // file puts a receipt on record. It waits for the write in best effort as well: no decision waits for it, and no record
 // would tell later that it was dropped.
-func (a *Audit) file(c echo.Context, caller *auth.Caller, d decisionlog.Recorded, r decisionlog.Receipt) error {
+func (a *Audit) file(c echo.Context, caller *auth.Caller, d record.Recorded, r record.Receipt) error {
 	ctx, entry := c.Request().Context(), r.Entry(d.Tenant, d.Caller)
 	if caller.May(auth.Relay) { // a receipt does not say for whom; each decision has as many as obligations
 		entry.Payer = decisionlog.ForPerson(d.Caller, decisionlog.Anyone)
 	}
 	entry.RequestID, entry.TraceID = door.RequestID(c), telemetry.TraceID(ctx, c.Request().Header)
-	if err := a.Log.Append(context.WithoutCancel(ctx), []decisionlog.Entry{entry}); err != nil {
+	if err := a.Log.Append(context.WithoutCancel(ctx), []record.Entry{entry}); err != nil {
 		return fmt.Errorf("%w: %w", ErrReceipt, err)
 	}
 	for _, o := range r.Obligations {
-		is := func(owed decisionlog.RecordedObligation) bool { return owed.ID == o.ID }
+		is := func(owed record.RecordedObligation) bool { return owed.ID == o.ID }
 		a.Reported(d.Obligations[slices.IndexFunc(d.Obligations, is)].Type, o.Status) // [Audit.receipt] found it
 	}
 	return nil

@@ -14,6 +14,7 @@ import (
 	"policy-service/pdp/internal/decisionlog/c2sp"
 	"policy-service/pdp/internal/decisionlog/export"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/internal/server/door"
 )
 
@@ -24,7 +25,7 @@ const ndjsonType = "application/x-ndjson"
 type asked struct {
 	auditor
 	id     string
-	record decisionlog.Record
+	record record.Record
 }
 
 // recordOfPath finds the record that the path names, if the auditor sees it.
@@ -56,7 +57,7 @@ func (a *Audit) ofRecord(handle func(context.Context, echo.Context, asked) error
 // decisionRecord answers GET /v1/decisions/:id.
 func (a *Audit) decisionRecord(ctx context.Context, c echo.Context, want asked) error {
 	receipts, err := a.page(ctx, decisionlog.Query{
-		Filter: decisionlog.Filter{
+		Filter: record.Filter{
 			Tenants: want.tenants,
 			Kind:    format.KindReceipt,
 			Of:      want.id,
@@ -78,7 +79,7 @@ func (a *Audit) decisionRecord(ctx context.Context, c echo.Context, want asked) 
 }
 
 // placed are the members with a record and its place in the log.
-func placed(r decisionlog.Record) []byte {
+func placed(r record.Record) []byte {
 	members := append([]byte(`"record":`), r.Line...)
 	return fmt.Appendf(members, `,"sequence":%d,"leaf_hash":%q`, r.Sequence, r.Leaf.String())
 }

@@ -10,6 +10,7 @@ import (
 	"policy-service/pdp/internal/capability"
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/internal/server/listener"
 )
 
@@ -53,7 +54,7 @@ func (x *exam) log() {
 
 // unsignedTails names them for as long as they are on record. There is no remedy, only the knowledge.
 func (x *exam) unsignedTails() {
-	about := func(r *decisionlog.Recorded) error {
+	about := func(r *record.Recorded) error {
 		for _, tail := range r.UnsignedTails() {
 			x.OK("log", "records %d to %d may be anybody's: a start found them without a checkpoint and without a MAC (%s)", tail.From, tail.To, tail.Cause)
 		}
@@ -68,7 +69,7 @@ func (x *exam) unsignedTails() {
 func newest(r *decisionlog.Reader) (last time.Time) {
 	if r.Size() > 0 {
 		if rec, err := r.Get(r.Size() - 1); err == nil { // else retention took its content
-			line, _ := decisionlog.Parse(rec.Line)
+			line, _ := record.Parse(rec.Line)
 			last = line.Time
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/internal/server/telemetry"
 )
 
@@ -28,10 +29,10 @@ type sink struct {
 	attributes        metric.MeasurementOption
 
 	mu      sync.Mutex
-	waiting uint64                  // the first record that waits, unless the log ends there
-	sending uint64                  // the first record that is being sent
-	upTo    uint64                  // the first record after those that are being sent
-	sent    decisionlog.Inheritance // of the records that were sent; only the goroutine of run uses it
+	waiting uint64             // the first record that waits, unless the log ends there
+	sending uint64             // the first record that is being sent
+	upTo    uint64             // the first record after those that are being sent
+	sent    record.Inheritance // of the records that were sent; only the goroutine of run uses it
 	trouble trouble
 }
 
@@ -158,11 +159,11 @@ func (s *sink) attempt(ctx context.Context) (next uint64, err error) {
 // item, even if drop was called for that record before. next is the first record after them, and sent says which
 // batch's record the receiver has once it has them. They are read anew for every attempt: a record that is redacted
 // while a receiver is away must not wait for it here. An error after the first record is left to the next attempt.
-func (s *sink) read(ctx context.Context) (records []decisionlog.Record, next uint64, sent decisionlog.Inheritance, err error) {
+func (s *sink) read(ctx context.Context) (records []record.Record, next uint64, sent record.Inheritance, err error) {
 	size, next, sent := 0, s.sending, s.sent
 	for r, err := range s.from.Records(ctx, s.sending, s.upTo) {
 		with := sent
-		var batch decisionlog.Record
+		var batch record.Record
 		if err == nil && r.Line != nil {
 			batch, err = s.lacks(&with, r.Line)
 		}
@@ -173,7 +174,7 @@ func (s *sink) read(ctx context.Context) (records []decisionlog.Record, next uin
 		case err != nil, size > sinkBytes && len(records) > 0:
 			return records, next, sent, nil
 		}
-		for _, one := range []decisionlog.Record{batch, r} {
+		for _, one := range []record.Record{batch, r} {
 			if one.Line != nil {
 				records = append(records, one)
 			}
@@ -185,10 +186,10 @@ func (s *sink) read(ctx context.Context) (records []decisionlog.Record, next uin
 }
 
 // lacks is the record of a batch that is to be sent before a record, if the receiver lacks it, and notes it in sent.
-func (s *sink) lacks(sent *decisionlog.Inheritance, line []byte) (decisionlog.Record, error) {
+func (s *sink) lacks(sent *record.Inheritance, line []byte) (record.Record, error) {
 	id, err := sent.Lacks(line)
 	if err != nil || id == "" {
-		return decisionlog.Record{}, err
+		return record.Record{}, err
 	}
 	return s.from.Batch(line)
 }

@@ -9,8 +9,8 @@ import (
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	"go.opentelemetry.io/otel/trace"
 
-	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/internal/server/telemetry"
 )
 
@@ -32,7 +32,7 @@ func OTLP(ctx context.Context, from *telemetry.Telemetry, now func() time.Time) 
 }
 
 // send exports records, all in one request.
-func (o *otlp) send(ctx context.Context, records []decisionlog.Record) error {
+func (o *otlp) send(ctx context.Context, records []record.Record) error {
 	for _, r := range records {
 		o.emit(r.Line)
 	}
@@ -46,7 +46,7 @@ func (o *otlp) emit(line []byte) {
 	var r log.Record
 	r.SetBody(attribute.StringValue(string(line)))
 	r.SetObservedTimestamp(o.now())
-	if s, err := decisionlog.Parse(line); err == nil { // else the line alone must do
+	if s, err := record.Parse(line); err == nil { // else the line alone must do
 		if id, err := trace.TraceIDFromHex(s.TraceID); err == nil {
 			ctx = trace.ContextWithSpanContext(ctx, trace.NewSpanContext(trace.SpanContextConfig{TraceID: id}))
 		}
@@ -61,7 +61,7 @@ func (o *otlp) emit(line []byte) {
 
 // eventName tells records apart that have different members: policy_service.decision,
 // policy_service.admin.start.
-func eventName(s *decisionlog.Recorded) string {
+func eventName(s *record.Recorded) string {
 	if s.Event != "" {
 		return "policy_service." + s.Kind + "." + s.Event
 	}
@@ -70,7 +70,7 @@ func eventName(s *decisionlog.Recorded) string {
 
 // severityOf is a warning if an operator should look: a policy that errs, and what went
 // wrong with the service itself or with tools. A deny is what policies are for.
-func severityOf(s *decisionlog.Recorded) log.Severity {
+func severityOf(s *record.Recorded) log.Severity {
 	switch s.Event {
 	case format.EventBundleRefused, format.EventConfigurationRefused, format.EventCrash, format.EventResumed, format.EventDropped,
 		format.EventLoss, format.EventUnsigned, format.EventToolDrift, format.EventWithdrawn:
@@ -82,7 +82,7 @@ func severityOf(s *decisionlog.Recorded) log.Severity {
 	return log.SeverityInfo
 }
 
-func attributesOf(s *decisionlog.Recorded) []attribute.KeyValue {
+func attributesOf(s *record.Recorded) []attribute.KeyValue {
 	all := []attribute.KeyValue{semconv.LogRecordUID(s.ID), attribute.Int64("policy_service.sequence", int64(s.Sequence))}
 	for _, a := range []struct{ name, value string }{
 		{"kind", s.Kind},

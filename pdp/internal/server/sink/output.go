@@ -6,7 +6,7 @@ import (
 	"io"
 	"sync"
 
-	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/record"
 )
 
 // Output takes checkpoints and, with the sink stdout, records: whole lines of the one or the other. A
@@ -36,7 +36,7 @@ func (o *Output) Write(p []byte) (int, error) {
 }
 
 // Send implements [Send]: it writes the lines as they were hashed.
-func (o *Output) Send(_ context.Context, records []decisionlog.Record) error {
+func (o *Output) Send(_ context.Context, records []record.Record) error {
 	var lines bytes.Buffer
 	for _, r := range records {
 		lines.Write(r.Line)

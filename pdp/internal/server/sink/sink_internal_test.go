@@ -24,6 +24,7 @@ import (
 
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/internal/server/telemetry"
 	"policy-service/pdp/pdptest/night"
 )
@@ -38,15 +39,15 @@ func openTestLog(t *testing.T, options decisionlog.Options) *decisionlog.Log {
 
 func appendRecords(t *testing.T, l *decisionlog.Log, n int) {
 	t.Helper()
-	entries := make([]decisionlog.Entry, n)
+	entries := make([]record.Entry, n)
 	for i := range entries {
-		entries[i] = decisionlog.Entry{Kind: format.KindAdmin, Event: "test"}
+		entries[i] = record.Entry{Kind: format.KindAdmin, Event: "test"}
 	}
 	must(t, l.Append(t.Context(), entries))
 }
 
 // follow is a sink on a log, and what it counts.
-func follow(t *testing.T, l *decisionlog.Log, queue uint64, send func(context.Context, []decisionlog.Record) error) (*sink, func() map[string]int64) {
+func follow(t *testing.T, l *decisionlog.Log, queue uint64, send func(context.Context, []record.Record) error) (*sink, func() map[string]int64) {
 	t.Helper()
 	reader := sdkmetric.NewManualReader()
 	meter := sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)).Meter("test")
@@ -77,7 +78,7 @@ func TestSinkLosesNothingUncounted(t *testing.T) {
 		first := l.Size()
 		var got []uint64
 		failures := 1
-		one, counts := follow(t, l, 20, func(_ context.Context, records []decisionlog.Record) error {
+		one, counts := follow(t, l, 20, func(_ context.Context, records []record.Record) error {
 			switch n := random.IntN(10); {
 			case n == 0 && failures > 0:
 				failures--
@@ -116,7 +117,7 @@ func TestSinkPassesOverWhatIsGone(t *testing.T) {
 	t.Parallel()
 	l := openTestLog(t, decisionlog.Options{})
 	var got []uint64
-	one, _ := follow(t, l, 1000, func(_ context.Context, records []decisionlog.Record) error {
+	one, _ := follow(t, l, 1000, func(_ context.Context, records []record.Record) error {
 		for _, r := range records {
 			got = append(got, r.Sequence)
 		}
@@ -144,7 +145,7 @@ func TestSinkHurriesAtTheStop(t *testing.T) {
 		l := openTestLog(t, decisionlog.Options{})
 		failed := make(chan struct{}, 100)
 		var back atomic.Bool
-		one, counts := follow(t, l, 1000, func(context.Context, []decisionlog.Record) error {
+		one, counts := follow(t, l, 1000, func(context.Context, []record.Record) error {
 			if back.Load() {
 				return nil
 			}
@@ -192,7 +193,7 @@ func TestOutputKeepsLinesApart(t *testing.T) {
 		out := &Output{To: disk}
 		want := 0
 		for range 20 {
-			if err := out.Send(t.Context(), []decisionlog.Record{{Line: []byte(rec)}}); err == nil {
+			if err := out.Send(t.Context(), []record.Record{{Line: []byte(rec)}}); err == nil {
 				want++
 			}
 			_, _ = out.Write([]byte(note))
@@ -222,9 +223,9 @@ func TestSinkSendsTheRecordOfABatchBeforeItsItems(t *testing.T) {
 	first := l.Size()
 	for n := range 3 {
 		id := fmt.Sprintf("b%d", n)
-		entries := []decisionlog.Entry{{ID: id, Kind: format.KindBatch, Request: &decisionlog.Request{Context: jsontext.Value(`{"x":1}`)}}}
+		entries := []record.Entry{{ID: id, Kind: format.KindBatch, Request: &record.Request{Context: jsontext.Value(`{"x":1}`)}}}
 		for i := range 400 { // all of them are not sent together
-			e := decisionlog.Entry{ID: fmt.Sprintf("%s.%d", id, i), Kind: format.KindDecision, Decision: &decisionlog.Decision{}}
+			e := record.Entry{ID: fmt.Sprintf("%s.%d", id, i), Kind: format.KindDecision, Decision: &record.Decision{}}
 			if i%2 == 0 {
 				e.Inherits = []string{"context"}
 			}
@@ -247,10 +248,10 @@ func TestSinkSendsTheRecordOfABatchBeforeItsItems(t *testing.T) {
 		if test.redacted != "" {
 			must(t, l.Redact(t.Context(), "", test.redacted, "on request"))
 		}
-		var sent decisionlog.Inheritance
+		var sent record.Inheritance
 		var batches, lack []string
 		failures, seen := 3, map[string]int{}
-		one, counts := follow(t, l, 10_000, func(_ context.Context, records []decisionlog.Record) error {
+		one, counts := follow(t, l, 10_000, func(_ context.Context, records []record.Record) error {
 			if failures--; failures%2 == 0 { // in the middle, too
 				return errors.New("not now")
 			}
@@ -262,7 +263,7 @@ func TestSinkSendsTheRecordOfABatchBeforeItsItems(t *testing.T) {
 				if id != "" {
 					lack = append(lack, id)
 				}
-				item, err := decisionlog.Parse(r.Line)
+				item, err := record.Parse(r.Line)
 				if err != nil {
 					t.Error(err)
 				}
@@ -293,7 +294,7 @@ func TestSeverity(t *testing.T) {
 	for event, want := range map[string]log.Severity{
 		format.EventStart: log.SeverityInfo, format.EventCrash: log.SeverityWarn, format.EventDropped: log.SeverityWarn, format.EventLoss: log.SeverityWarn,
 	} {
-		if got := severityOf(&decisionlog.Recorded{Event: event}); got != want {
+		if got := severityOf(&record.Recorded{Event: event}); got != want {
 			t.Errorf("%s: %v, and not %v", event, got, want)
 		}
 	}

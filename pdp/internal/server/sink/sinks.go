@@ -17,11 +17,12 @@ import (
 	"go.opentelemetry.io/otel/metric"
 
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/record"
 )
 
 // Send hands records on, all or none. It is called again with the same records after an error that is
 // no [telemetry.Refusal]. It ends when the context does, or soon after.
-type Send func(context.Context, []decisionlog.Record) error
+type Send func(context.Context, []record.Record) error
 
 // Sinks are the sinks of one log.
 type Sinks struct {

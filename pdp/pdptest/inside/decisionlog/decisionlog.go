@@ -5,14 +5,9 @@ package decisionlog
 import "policy-service/pdp/internal/decisionlog"
 
 type (
-	Decision = decisionlog.Decision
-	Entry    = decisionlog.Entry
-	Filter   = decisionlog.Filter
 	Log      = decisionlog.Log
 	Mode     = decisionlog.Mode
 	Options  = decisionlog.Options
-	Receipt  = decisionlog.Receipt
-	Request  = decisionlog.Request
 	Snapshot = decisionlog.Snapshot
 )
 
@@ -27,7 +22,6 @@ var (
 	Open         = decisionlog.Open
 	OpenBundles  = decisionlog.OpenBundles
 	OpenReader   = decisionlog.OpenReader
-	Parse        = decisionlog.Parse
 	Read         = decisionlog.Read
 	VerifierKeys = decisionlog.VerifierKeys
 )

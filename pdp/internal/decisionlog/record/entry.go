@@ -1,4 +1,9 @@
-package decisionlog
+// Package record says what a record of the decision log is. An [Entry] is what goes on record: [Entry.AppendBody] writes its line,
+// as package format specifies it. [Parse] reads a line, and [Resolve] a line with the parts that it inherits from the record of its
+// batch. A [Filter] picks records, and a [Sieve] those that have a text.
+//
+// The package knows no file: where a record stands, and whether it is the one that was written, package segment says.
+package record
 
 import (
 	"fmt"
@@ -39,7 +44,7 @@ type Entry struct {
 	// Event and Details, a JSON object, describe the event in kind admin and later ones.
 	Event   string
 	Details jsontext.Value
-	// Keys, of an event about the API keys, is the number that they had then: see [Vouched].
+	// Keys, of an event about the API keys, is the number that they had then: see [decisionlog.Vouched].
 	Keys uint64
 }
 
@@ -108,7 +113,7 @@ type Capability struct {
 
 // Proof is a proof that was taken for a call. Its members are all that its holder signed: from them, and the key, an
 // auditor can check the signature. If anything of the arguments is masked, Arguments is a keyed hash, and Evidence has the
-// hash that the holder signed and the signature, sealed, in the place of Signature. An [evidence.Key] writes all three.
+// hash that the holder signed and the signature, sealed, in the place of Signature. An evidence.Key writes all three.
 type Proof struct {
 	Key       string `json:"jkt"` // the thumbprint of the holder's key
 	ID        string `json:"jti"`
