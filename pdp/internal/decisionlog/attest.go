@@ -1,14 +1,11 @@
 package decisionlog
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/record"
 	"slices"
 
-	"go.etcd.io/bbolt"
 	"golang.org/x/mod/sumdb/tlog"
 )
 
@@ -69,53 +66,6 @@ func (l *Log) Events(ctx context.Context, visit func(*record.Recorded) error, fi
 	return l.signed(ctx, from, &walker{visit: func(record.Record) error { return nil }})
 }
 
-// Events is [Log.Events] for a Reader. It does not check that the log is the one that was signed: package verify does.
-func (r *Reader) Events(ctx context.Context, visit func(*record.Recorded) error, first string, others ...string) error {
-	_, err := r.events(ctx, visit, first, others)
-	return err
-}
-
-// events returns from where on it went.
-func (r *Reader) events(ctx context.Context, visit func(*record.Recorded) error, first string, others []string) (from uint64, err error) {
-	names, size, begun := append(slices.Clone(others), first), r.Size(), false
-	var found []*record.Recorded
-	for _, s := range slices.Backward(r.all()) {
-		here, err := r.eventsIn(ctx, s.first, size, names)
-		if err != nil {
-			return 0, err
-		}
-		begun = slices.ContainsFunc(here, func(r *record.Recorded) bool { return r.Event == first })
-		if found, size = append(here, found...), s.first; begun {
-			break
-		}
-	}
-	for _, one := range found {
-		if err := visit(one); err != nil {
-			return 0, err
-		}
-	}
-	return size, nil
-}
-
-// eventsIn returns the administrative records of some events from one sequence up to before another, and what it has read
-// if it fails. Sequence is where a record stands, whatever its line says.
-func (r *Reader) eventsIn(ctx context.Context, from, to uint64, names []string) (here []*record.Recorded, err error) {
-	for rec, err := range r.Records(ctx, from, to) {
-		if err != nil {
-			return here, err
-		}
-		if !bytes.Contains(rec.Line, []byte(`"kind":"`+format.KindAdmin+`"`)) {
-			continue
-		}
-		line, err := record.Parse(rec.Line)
-		if err == nil && line.Kind == format.KindAdmin && slices.Contains(names, line.Event) {
-			line.Sequence = rec.Sequence
-			here = append(here, line)
-		}
-	}
-	return here, nil
-}
-
 // signed goes over the records from a sequence on, and fails if they are not those that were signed.
 func (l *Log) signed(ctx context.Context, from uint64, w *walker) error {
 	end, err := l.writer.tree(ctx)
@@ -125,125 +75,49 @@ func (l *Log) signed(ctx context.Context, from uint64, w *walker) error {
 	return l.ends(ctx, min(from, end.size), end, l, w)
 }
 
-// ends goes over the records from a sequence on, and fails if they do not end in a tree. hashes are those of the tree.
-func (r *Reader) ends(ctx context.Context, from uint64, end edge, hashes tlog.HashReader, w *walker) (err error) {
-	if w.edge, err = edgeAt(from, hashes); err != nil {
-		return err
-	}
-	if err := r.walk(ctx, end.size, w); err != nil {
-		return err
-	}
-	if !slices.Equal(w.edge.hashes, end.hashes) {
-		return fmt.Errorf("%w: its records from %d on are not those that were signed: run log verify", record.ErrDamaged, from)
-	}
-	return nil
-}
-
 // tree is the edge of the tree as the writer has it.
 func (w *writer) tree(ctx context.Context) (e edge, err error) {
 	err = w.order(ctx, func() error { e = w.tail.edge.clone(); return nil })
 	return e, err
 }
 
-// walk goes on from the edge of a walker.
-func (r *Reader) walk(ctx context.Context, to uint64, w *walker) (err error) {
-	for err == nil && w.edge.size < to {
-		var s *segment
-		if s, err = r.find(w.edge.size); err == nil {
-			err = r.view(s, func(tx *bbolt.Tx) error { return w.segment(ctx, tx, to) })
-		}
-	}
-	if err != nil {
-		return err
-	}
-	return w.explained()
+// Checkpoint makes a signed checkpoint now and returns it.
+func (l *Log) Checkpoint(ctx context.Context) (signed []byte, err error) {
+	return l.writer.signed(ctx, func(*tail) bool { return false })
 }
 
-// walker goes over records, and makes the tree of them again.
-type walker struct {
-	ids   map[string]bool
-	visit func(record.Record) error
-	edge  edge
-	// gone are the records without content, and removed is what the log says of that.
-	gone    []uint64
-	removed removed
-}
-
-// segmentRecords is how many records are read in one transaction: one that lasted would
-// keep the writer from closing the file.
-const segmentRecords = 4096
-
-// segment reads on, within one segment.
-func (w *walker) segment(ctx context.Context, tx *bbolt.Tx, to uint64) error {
-	for r, err := range storedFrom(tx, w.edge.size, min(to, w.edge.size+segmentRecords)) {
-		if err != nil {
-			return err
+// signed is the newest checkpoint if willDo accepts it, or one that is made now. The writer has
+// the newest checkpoint in memory: it was checked when the log was opened, or made since.
+func (w *writer) signed(ctx context.Context, willDo func(*tail) bool) (signed []byte, err error) {
+	err = w.order(ctx, func() error {
+		if !willDo(&w.tail) {
+			if err := w.transact(order{checkpoint: true}); err != nil {
+				return w.fail(err)
+			}
 		}
-		if r.Line != nil {
-			err = w.record(r.Record)
-		} else {
-			w.gone = append(w.gone, r.Sequence)
-			err = w.visit(r.Record)
-		}
-		if err != nil {
-			return err
-		}
-		if !w.edge.extend(r.Leaf, r.hashes) {
-			return fmt.Errorf("%w: the tree does not hold record %d", record.ErrDamaged, r.Sequence)
-		}
-	}
-	return ctx.Err()
-}
-
-func (w *walker) record(r record.Record) error {
-	if tlog.RecordHash(r.Line) != r.Leaf {
-		return fmt.Errorf("%w: record %d is not the one that was hashed", record.ErrDamaged, r.Sequence)
-	}
-	if removesContent(r.Line) {
-		if err := w.removed.take(r.Line); err != nil {
-			return fmt.Errorf("record %d: %w", r.Sequence, err)
-		}
-	}
-	if !w.names(r.Line) {
+		signed = w.tail.note
 		return nil
+	})
+	if err != nil {
+		return nil, err // signed is the writer's still
 	}
-	r.Line = bytes.Clone(r.Line)
-	return w.visit(r)
+	return signed, nil
 }
 
-// naming is what stands before the id of an approval request, or of a capability.
-var naming = [][]byte{[]byte(`"approval":`), []byte(`"capability":`), []byte(`"capability":{"id":`)}
-
-// names reports whether a line names one of the items that are looked for, anywhere. The log writes a line in one way, so
-// that it cannot be spelt otherwise.
-func (w *walker) names(line []byte) bool {
-	for _, before := range naming {
-		for rest, found := line, true; found; {
-			_, rest, found = bytes.Cut(rest, before)
-			text, isText := bytes.CutPrefix(rest, []byte{'"'})
-			if id, _, ended := bytes.Cut(text, []byte{'"'}); found && isText && ended && w.ids[string(id)] {
-				return true
-			}
-		}
+// Vouched goes over the administrative records of some events: the newest record of the first event for which the tree
+// vouches, and all behind it. Visit hears of each whether it is vouched for. If records may be hidden, none is but the first.
+func (l *Log) Vouched(ctx context.Context, visit func(r *record.Recorded, vouched bool) error, first string, others ...string) (v Vouched, err error) {
+	if err := l.barrier(ctx); err != nil {
+		return v, err
 	}
-	for rest, found := line, true; found; {
-		_, rest, found = bytes.Cut(rest, []byte(record.AncestorsMember))
-		list, _, ended := bytes.Cut(rest, []byte{']'})
-		for id := range bytes.SplitSeq(list, []byte{','}) {
-			if found && ended && len(id) > 1 && w.ids[string(id[1:len(id)-1])] {
-				return true
-			}
-		}
+	var t trusted
+	w := l.writer
+	err = w.order(ctx, func() error {
+		t = trusted{w.tail.edge.clone(), slices.Clone(w.tails), w.tail.keys}
+		return nil
+	})
+	if err != nil {
+		return v, err
 	}
-	return false
-}
-
-// explained fails if content is gone and no record says why.
-func (w *walker) explained() error {
-	for _, sequence := range w.gone {
-		if _, redacted := w.removed.redacted[sequence]; sequence >= w.removed.below && !redacted {
-			return fmt.Errorf("%w: record %d is missing, and no record says why: run log verify", record.ErrDamaged, sequence)
-		}
-	}
-	return nil
+	return l.vouched(ctx, t, visit, first, others)
 }

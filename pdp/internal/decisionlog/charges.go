@@ -210,15 +210,15 @@ func (l *Log) Limit(ctx context.Context, keep Retention) error {
 
 // limit is the writer's part of it. The writer alone changes what the accounts keep.
 func (w *writer) limit(keep Retention) {
-	w.accounts.limit(keep, w.reader.stretches(keep, w.options.Now()))
+	w.accounts.limit(keep, stretches(w.reader, keep, w.options.Now()))
 }
 
 // stretches are the sealed segments that retention may not drop yet, oldest first. One that
 // cannot be read counts with its size toward no caller, so that the log goes on.
-func (r *Reader) stretches(keep Retention, now time.Time) (out []stretch) {
+func stretches(r *Reader, keep Retention, now time.Time) (out []stretch) {
 	all := r.all()
 	for i := len(all) - 2; i >= 0 && keep.LeastAge > 0; i-- {
-		until, err := r.begun(all[i+1].first)
+		until, err := begunAt(r, all[i+1].first)
 		if errors.Is(err, ErrGone) || err == nil && until.Add(keep.LeastAge).Before(now) {
 			break
 		}

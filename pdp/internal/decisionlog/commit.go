@@ -12,15 +12,11 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"policy-service/pdp/internal/decisionlog/format"
-	"policy-service/pdp/internal/decisionlog/journal"
-	"policy-service/pdp/internal/decisionlog/record"
 )
 
 // tail is the end of the log as the writer knows it: all that it needs to go on.
 type tail struct {
-	edge edge
-	time time.Time // of the last record or checkpoint
-	note []byte    // the last checkpoint
+	end
 	// journal is what may have records that the segment has not.
 	journal journaled
 	// keys is the number of the API keys that the newest record of them came with.
@@ -28,8 +24,6 @@ type tail struct {
 	// doubt is why nothing says that the records behind the last checkpoint are the writer's, "" if something does.
 	doubt string
 
-	checkpointed   uint64 // its size
-	unsigned       int64  // bytes of the lines behind it
 	checkpointedAt time.Time
 	appended       time.Time
 }
@@ -44,7 +38,7 @@ type order struct {
 	journal    *journaled // what counts from now on
 	clean      bool       // the log is being closed
 	nextKey    *key       // to be signed in
-	begin      *segment
+	begin      *active
 }
 
 // empty reports whether there is nothing to do.
@@ -74,7 +68,7 @@ func (w *writer) transact(o order) error {
 	calls := o.all()
 	commit := Commit{Calls: len(o.calls)}
 	err := guard(func() error {
-		tx, err := s.db.Begin(true)
+		tx, err := s.written().Begin(true)
 		if err != nil {
 			return err
 		}
@@ -91,7 +85,7 @@ func (w *writer) transact(o order) error {
 			return err
 		}
 		w.options.On.Step(after)
-		return s.db.View(func(tx *bbolt.Tx) error { s.size = tx.Size(); return nil })
+		return s.written().View(func(tx *bbolt.Tx) error { s.size = tx.Size(); return nil })
 	})
 	if err != nil {
 		return fmt.Errorf("segment %s: %w", s.path, err)
@@ -119,16 +113,16 @@ func (w *writer) transact(o order) error {
 	}
 	if made {
 		w.told.sign(next.note)
-		keepCheckpoint(w.reader.data, next.note)
+		keepCheckpoint(w.data, next.note)
 		w.options.On.Checkpoint(next.note)
 	}
 	return nil
 }
 
 // fill does the writing of a transaction.
-func (w *writer) fill(tx *bbolt.Tx, s *segment, next *tail, o order, commit *Commit) (err error) {
+func (w *writer) fill(tx *bbolt.Tx, s *active, next *tail, o order, commit *Commit) (err error) {
 	if o.begin != nil {
-		if err := beginSegment(tx, s, next.edge, w.key.public); err != nil {
+		if err := beginSegment(tx, s.segment, next.edge, w.key.public); err != nil {
 			return err
 		}
 	}
@@ -187,7 +181,7 @@ func (w *writer) signs(t *tail) bool {
 // filling is a transaction that is being filled.
 type filling struct {
 	buckets
-	segment *segment
+	segment *active
 	next    *tail
 	commit  *Commit
 }
@@ -209,50 +203,6 @@ func (f *filling) put(c *call, now time.Time) error {
 	f.commit.Records += len(c.entries)
 	f.next.appended = time.Now()
 	return nil
-}
-
-// journaled names the journal that may have records which the log's segment has not, and the last frame that the
-// segment has. The zero value is none.
-type journaled struct {
-	id     journal.ID
-	number uint64
-	// aside is the time, in Unix nanoseconds, that the names of its files are to get. If it is set, the segment has
-	// what could be read of the journal.
-	aside int64
-}
-
-// put says it in a segment.
-func (j journaled) put(meta *bbolt.Bucket) error {
-	if j == (journaled{}) {
-		return errors.Join(
-			meta.Put([]byte(format.MetaFormat), strconv.AppendInt(nil, format.Version, 10)),
-			meta.Delete([]byte(format.MetaJournal)))
-	}
-	value := append(j.id[:], number(j.number)...)
-	if j.aside != 0 {
-		value = append(value, number(uint64(j.aside))...)
-	}
-	return errors.Join(
-		meta.Put([]byte(format.MetaFormat), strconv.AppendInt(nil, format.VersionJournaled, 10)),
-		meta.Put([]byte(format.MetaJournal), value))
-}
-
-// readJournaled reads what put wrote: the format of a segment, and its journal.
-func readJournaled(version, value []byte) (j journaled, err error) {
-	if string(version) != strconv.Itoa(format.VersionJournaled) {
-		return j, nil
-	}
-	n := len(j.id)
-	if len(value) != n+8 && len(value) != n+16 {
-		return j, fmt.Errorf("%w: it does not say which journal it has records in", record.ErrDamaged)
-	}
-	copy(j.id[:], value)
-	j.number, _ = readNumber(value[n : n+8])
-	if len(value) > n+8 {
-		at, _ := readNumber(value[n+8:])
-		j.aside = int64(at)
-	}
-	return j, nil
 }
 
 // at is the time of what is written now: never before what was written last.

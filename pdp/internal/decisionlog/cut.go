@@ -2,21 +2,14 @@ package decisionlog
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-
-	"go.etcd.io/bbolt"
-	"golang.org/x/mod/sumdb/tlog"
 
 	"policy-service/pdp/internal/boltfile"
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/plainfile"
 )
-
-// cutTry ends the errors of a log that was cut.
-const cutTry = "; put back what is missing, or see policy-service log begin --help"
 
 // keepCheckpoint keeps the newest checkpoint outside of the segments. It is not synced, and may fail: a start that finds an
 // older one, or none, accepts a shorter log.
@@ -31,59 +24,6 @@ func keepCheckpoint(data string, signed []byte) {
 	if errors.Join(err, f.Close()) == nil {
 		_ = os.Rename(name+".new", name)
 	}
-}
-
-// begun returns an error if a directory without segments had a log.
-func begun(data string) error {
-	for _, name := range []string{format.KeyFile, format.PublicKeyFile, format.CheckpointFile, format.WitnessedFile} {
-		if _, err := os.Lstat(filepath.Join(data, name)); err == nil {
-			return fmt.Errorf("%w: %s is there, and no segment"+cutTry, ErrCut, name)
-		} else if !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-	}
-	return nil
-}
-
-// goesOn returns an error if the log ends before a checkpoint of it that stands outside of the segments, or is not of its
-// tree. A file that is not a checkpoint of this log counts as missing: whoever can write it can remove it, too.
-func (r *Reader) goesOn() error {
-	all := r.all()
-	if r.Partial() {
-		return nil
-	}
-	if len(all) == 0 {
-		return begun(r.data)
-	}
-	for _, name := range []string{format.WitnessedFile, format.CheckpointFile} {
-		signed, err := plainfile.Read(filepath.Join(r.data, name), format.MaxCheckpointBytes)
-		if err != nil {
-			continue
-		}
-		c, err := r.OfThisLog(signed)
-		newest := all[len(all)-1]
-		switch {
-		case err != nil || c.Size < newest.first: // older segments may be altered, or elsewhere
-			continue
-		case c.Size > r.Size():
-			return fmt.Errorf("%w: %s is of %d records, and the segments have %d"+cutTry, ErrCut, name, c.Size, r.Size())
-		}
-		var root tlog.Hash
-		err = r.view(newest, func(tx *bbolt.Tx) error {
-			hashes, err := segmentHashes(tx, newest.first)
-			if err == nil {
-				root, err = tlog.TreeHash(int64(c.Size), hashes)
-			}
-			return err
-		})
-		if err != nil {
-			return err
-		}
-		if root != c.Root {
-			return fmt.Errorf("%w: %s is of %d other records"+cutTry, ErrCut, name, c.Size)
-		}
-	}
-	return nil
 }
 
 // moveOnce moves a file or directory, if there is one. If a call that was killed has moved it, what a refused start has made in
@@ -126,4 +66,9 @@ func MoveAside(data, to string, first func() error, others ...string) error {
 		err = errors.Join(plainfile.SyncDir(to), plainfile.SyncDir(data))
 	}
 	return err
+}
+
+// KeepWitnessed keeps a checkpoint for [Reader.Witnessed].
+func (l *Log) KeepWitnessed(signed []byte) error {
+	return plainfile.Replace(filepath.Join(l.data, format.WitnessedFile), signed)
 }

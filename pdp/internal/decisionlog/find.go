@@ -74,8 +74,5 @@ func (r *Reader) Find(id string) (record.Record, error) { return find(id, r.ByID
 // Find is [Snapshot.ByID], which also finds the record that has the question of an id.
 func (s *Snapshot) Find(id string) (record.Record, error) { return find(id, s.ByID) }
 
-// Find is [Log.ByID], which also finds the record that has the question of an id.
-func (l *Log) Find(id string) (record.Record, error) { return find(id, l.ByID) }
-
 // Sieve makes a Sieve for lines of this log.
 func (r *Reader) Sieve(f record.Filter) *record.Sieve { return record.NewSieve(f, r.Recorded) }

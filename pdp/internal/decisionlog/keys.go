@@ -1,13 +1,11 @@
 package decisionlog
 
 import (
-	"context"
 	"crypto/ed25519"
 	"crypto/hkdf"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -70,12 +68,6 @@ func parseKey(private string) (key, error) {
 	copy(k.head[:], head)
 	copy(k.frames[:], frames)
 	return k, errors.Join(err, err2, err3)
-}
-
-func randomOrigin() string {
-	var b [8]byte
-	_, _ = rand.Read(b[:])
-	return "policy-service/" + hex.EncodeToString(b[:])
 }
 
 // readKey reads a private key, unless strangers could have read it too.
@@ -187,41 +179,4 @@ func publicKeyInForce(data string) (string, error) {
 		return "", err
 	}
 	return keys[len(keys)-1], nil
-}
-
-// RotateKey signs a new key in, and returns its public half. caller goes on record as the one who
-// asked for it, and may be "".
-func (l *Log) RotateKey(ctx context.Context, caller string) (public string, err error) {
-	err = l.writer.order(ctx, func() (err error) {
-		public, err = l.writer.rotateKey(caller)
-		return err
-	})
-	if err != nil {
-		return "", err // public is the writer's still
-	}
-	return public, nil
-}
-
-// rotateKey keeps the new key on disk before it is on record, and puts it in
-// force after: a crash in between is mended by openKey.
-func (w *writer) rotateKey(caller string) (string, error) {
-	next, err := newKey(w.key.Name())
-	if err != nil {
-		return "", err
-	}
-	name := filepath.Join(w.reader.data, format.NextKeyFile)
-	if err := plainfile.Replace(name, []byte(next.private+"\n")); err != nil {
-		return "", err
-	}
-	record := w.own(caller, format.EventKeyRotated, map[string]any{"old": w.key.public, "new": next.public})
-	if err := w.transact(order{calls: []*call{record}, checkpoint: true, nextKey: &next}); err != nil {
-		return "", w.fail(err)
-	}
-	w.key, w.active.key = next, next.public
-	w.frames.rekey(next.frames)
-	err = errors.Join(rename(name, filepath.Join(w.reader.data, format.KeyFile)), publish(w.reader.data, next.public))
-	if err != nil {
-		return "", fmt.Errorf("the new key is in force, but not yet in its file; it is put there at the next start: %w", err)
-	}
-	return next.public, nil
 }

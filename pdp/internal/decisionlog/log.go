@@ -38,6 +38,7 @@ import (
 // and checked ([writer.recover]).
 type Log struct {
 	*Reader
+	data     string
 	writer   *writer
 	index    *index.Index
 	removals removals
@@ -67,8 +68,8 @@ func open(data string, options Options, replay func(*writer) (int, error)) (*Log
 	if options = options.withDefaults(); options.Mode != Strict && options.Mode != BestEffort {
 		return nil, fmt.Errorf("there is no mode %q: try %s or %s", options.Mode, Strict, BestEffort)
 	}
-	r := &Reader{data: data}
-	l := &Log{Reader: r, writer: newWriter(r, options)}
+	r := newReader(data)
+	l := &Log{Reader: r, data: data, writer: newWriter(r, data, options)}
 	l.index = index.New(data, l, index.Options{RetryEvery: options.RetryEvery, OnError: options.On.Failure})
 	l.writer.told.index = l.index
 	l.removals = removals{log: l, contents: map[uint64]int64{}}
@@ -252,6 +253,9 @@ func (l *Log) ByID(id string) (record.Record, error) {
 	}
 	return l.Reader.ByID(id)
 }
+
+// Find is [Log.ByID], which also finds the record that has the question of an id.
+func (l *Log) Find(id string) (record.Record, error) { return find(id, l.ByID) }
 
 // barrierWait is how long a read waits whose caller sets no end. To fill takes milliseconds, unless the disk hangs.
 const barrierWait = 10 * time.Second

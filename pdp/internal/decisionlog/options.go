@@ -122,24 +122,13 @@ type Commit struct {
 
 // The errors of a log.
 var (
-	// ErrUnavailable: nothing can be written now. What was to be recorded must
-	// not be acted upon. The log tries again by itself.
-	ErrUnavailable = errors.New("the decision log cannot be written")
-	ErrClosed      = errors.New("the decision log is closed")
-	ErrLocked      = errors.New("the decision log is in use by another process")
-	ErrTooLarge    = errors.New("too large for a record")
-	// ErrCut: the end of the log is gone, or all of it.
-	ErrCut      = errors.New("the decision log does not go on where it ended")
-	ErrNotFound = errors.New("no such record")
+	ErrClosed   = errors.New("the decision log is closed")
+	ErrTooLarge = errors.New("too large for a record")
 	// ErrLost: records that were answered for cannot be read, because the journal is damaged, or is not there. The
 	// error says which. [Recover] accepts that.
 	ErrLost = fmt.Errorf("%w", record.ErrDamaged)
-	// ErrNewer: a later release wrote the log.
-	ErrNewer = journal.ErrNewer
 	// ErrNoLoss: the journal is not damaged, so there is no loss to accept.
 	ErrNoLoss = errors.New("the journal is not damaged")
-	// ErrGone: the record was redacted or retired; its leaf hash is still there.
-	ErrGone = errors.New("the record's content is gone")
 )
 
 // withDefaults fills in what is not set.

@@ -1,7 +1,6 @@
 package decisionlog
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,9 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"go.etcd.io/bbolt"
-
-	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/index"
 	"policy-service/pdp/internal/decisionlog/record"
 )
@@ -136,15 +132,6 @@ func (p *pager) firstFrom(from, to uint64) (at time.Time, sequence uint64, err e
 		from = p.reader.endOf(s)
 	}
 	return at, to, nil
-}
-
-// endOf is where a segment ends, and where the next begins.
-func (r *Reader) endOf(s *segment) uint64 {
-	all := r.all()
-	if i := slices.Index(all, s); i >= 0 && i+1 < len(all) {
-		return all[i+1].first
-	}
-	return r.Size()
 }
 
 // pager fills a page.
@@ -306,58 +293,10 @@ func (p *pager) take(some []record.Record) error {
 	return nil
 }
 
-// before puts a cursor on the last record before a sequence, to go back from there.
-func before(c *bbolt.Cursor, sequence uint64) (k, line []byte, step func() (k, v []byte)) {
-	if k, _ = c.Seek(number(sequence)); k == nil {
-		k, line = c.Last()
-	} else {
-		k, line = c.Prev()
-	}
-	return k, line, c.Prev
-}
-
-// pick reads those of some records of a segment that have content.
-func (r *Reader) pick(s *segment, sequences []uint64) (out []record.Record, err error) {
-	err = r.view(s, func(tx *bbolt.Tx) error {
-		out = nil
-		b := tx.Bucket([]byte(format.BucketRecords))
-		for _, n := range sequences {
-			if text := b.Get(number(n)); text != nil {
-				out = append(out, record.Record{Sequence: n, Line: bytes.Clone(text)})
-			}
-		}
-		return nil
-	})
-	return out, err
-}
-
-// lines reads records with content of one segment in a span, the first ones or the
-// last ones, a few of them. None means that there are none.
-func (r *Reader) lines(s *segment, low, high uint64, newest bool, limit int) (out []record.Record, err error) {
-	err = r.view(s, func(tx *bbolt.Tx) error {
-		out = nil
-		c := tx.Bucket([]byte(format.BucketRecords)).Cursor()
-		k, text := c.Seek(number(low))
-		step := c.Next
-		if newest {
-			k, text, step = before(c, high)
-		}
-		for size := 0; k != nil && len(out) < limit && size < readBytes; k, text = step() {
-			sequence, ok := readNumber(k)
-			if !ok || sequence < low || sequence >= high {
-				break
-			}
-			out, size = append(out, record.Record{Sequence: sequence, Line: bytes.Clone(text)}), size+len(text)
-		}
-		return nil
-	})
-	return out, err
-}
-
 // Layout implements [index.Source].
-func (r *Reader) Layout() []index.Segment {
-	size := r.Size() // before the segments: they are added before it grows
-	all := r.all()
+func (l *Log) Layout() []index.Segment {
+	size := l.Size() // before the segments: they are added before it grows
+	all := l.all()
 	list := make([]index.Segment, len(all))
 	for i, s := range all {
 		end := max(size, s.first)
@@ -370,15 +309,15 @@ func (r *Reader) Layout() []index.Segment {
 }
 
 // Terms implements [index.Source].
-func (r *Reader) Terms(from, to uint64) ([]index.Record, error) {
-	s, err := r.find(from)
+func (l *Log) Terms(from, to uint64) ([]index.Record, error) {
+	s, err := l.find(from)
 	if err != nil {
 		return nil, err
 	}
-	some, err := r.lines(s, from, to, false, readRecords)
+	some, err := l.lines(s, from, to, false, readRecords)
 	out := make([]index.Record, len(some))
-	for i, l := range some {
-		out[i] = index.Record{Sequence: l.Sequence, Terms: termsOfLine(l.Line)}
+	for i, r := range some {
+		out[i] = index.Record{Sequence: r.Sequence, Terms: termsOfLine(r.Line)}
 	}
 	return out, err
 }

@@ -346,3 +346,60 @@ func mayGoOn(ctx context.Context) error {
 	}
 	return nil
 }
+
+// endOf is where a segment ends, and where the next begins.
+func (r *Reader) endOf(s *segment) uint64 {
+	all := r.all()
+	if i := slices.Index(all, s); i >= 0 && i+1 < len(all) {
+		return all[i+1].first
+	}
+	return r.Size()
+}
+
+// before puts a cursor on the last record before a sequence, to go back from there.
+func before(c *bbolt.Cursor, sequence uint64) (k, line []byte, step func() (k, v []byte)) {
+	if k, _ = c.Seek(number(sequence)); k == nil {
+		k, line = c.Last()
+	} else {
+		k, line = c.Prev()
+	}
+	return k, line, c.Prev
+}
+
+// pick reads those of some records of a segment that have content.
+func (r *Reader) pick(s *segment, sequences []uint64) (out []record.Record, err error) {
+	err = r.view(s, func(tx *bbolt.Tx) error {
+		out = nil
+		b := tx.Bucket([]byte(format.BucketRecords))
+		for _, n := range sequences {
+			if text := b.Get(number(n)); text != nil {
+				out = append(out, record.Record{Sequence: n, Line: bytes.Clone(text)})
+			}
+		}
+		return nil
+	})
+	return out, err
+}
+
+// lines reads records with content of one segment in a span, the first ones or the
+// last ones, a few of them. None means that there are none.
+func (r *Reader) lines(s *segment, low, high uint64, newest bool, limit int) (out []record.Record, err error) {
+	err = r.view(s, func(tx *bbolt.Tx) error {
+		out = nil
+		c := tx.Bucket([]byte(format.BucketRecords)).Cursor()
+		k, text := c.Seek(number(low))
+		step := c.Next
+		if newest {
+			k, text, step = before(c, high)
+		}
+		for size := 0; k != nil && len(out) < limit && size < readBytes; k, text = step() {
+			sequence, ok := readNumber(k)
+			if !ok || sequence < low || sequence >= high {
+				break
+			}
+			out, size = append(out, record.Record{Sequence: sequence, Line: bytes.Clone(text)}), size+len(text)
+		}
+		return nil
+	})
+	return out, err
+}

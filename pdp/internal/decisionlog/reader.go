@@ -41,11 +41,15 @@ const keptOpen = 8
 // readerWait is how long a reader waits for a segment somebody else is opening.
 const readerWait = 100 * time.Millisecond
 
+// newReader returns a reader of the log in a data directory, which has nothing before [Reader.scan].
+func newReader(data string) *Reader { return &Reader{data: data} }
+
 // OpenReader opens the log in a data directory to read it. While another
 // process writes to it, what is in its active segment is not to be had: then
 // [Reader.Size] is where that begins, and Partial is true.
 func OpenReader(data string) (*Reader, error) {
-	r := &Reader{data: data, unfilled: &Unfilled{}}
+	r := newReader(data)
+	r.unfilled = &Unfilled{}
 	if err := r.scan(); err != nil {
 		_ = r.Close()
 		return nil, err
@@ -67,7 +71,7 @@ func (r *Reader) scan() error {
 		if !ok {
 			continue
 		}
-		s := &segment{number: n, path: segmentPath(r.data, n)}
+		s := newFile(r.data, n)
 		end, err := r.look(s)
 		if errors.Is(err, ErrLocked) {
 			partial = true
@@ -263,6 +267,9 @@ func (r *Reader) findSpan(sequence uint64) (s *segment, end uint64, err error) {
 
 // Size is the number of records: their sequences are below it.
 func (r *Reader) Size() uint64 { return r.size.Load() }
+
+// setSize makes the records below a sequence visible.
+func (r *Reader) setSize(size uint64) { r.size.Store(size) }
 
 // Partial says whether another process holds the active segment.
 func (r *Reader) Partial() bool { return r.partial.Load() }

@@ -9,7 +9,6 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 
@@ -59,11 +58,8 @@ import (
 // one before 4 a record from <size> on names it, and it takes its place. Until
 // then the segment is the file that was: verify accepts as a segment's file any that
 // these records name, in "digest" or in "replaces".
-const (
-	nextSuffix = ".next"
-	// lockWait is how long a segment that another process holds is waited for.
-	lockWait = 2 * time.Second
-)
+// lockWait is how long a segment that another process holds is waited for.
+const lockWait = 2 * time.Second
 
 // SegmentFile is a segment's new file in an admin record.
 type SegmentFile struct {
@@ -327,7 +323,7 @@ func (r *removals) finishOne(ctx context.Context, name string, segment, size uin
 	if err != nil {
 		return err
 	}
-	named, err := r.log.names(ctx, size, segment, digest)
+	named, err := namesFile(ctx, r.log.Reader, size, segment, digest)
 	if err != nil {
 		return err
 	}
@@ -341,9 +337,9 @@ func (r *removals) finishOne(ctx context.Context, name string, segment, size uin
 	return errors.Join(os.Remove(name), plainfile.SyncDir(filepath.Dir(name)))
 }
 
-// names reports whether a record from a sequence on says that a segment is the
+// namesFile reports whether a record from a sequence on says that a segment is the
 // file with this digest.
-func (r *Reader) names(ctx context.Context, from, segment uint64, digest string) (bool, error) {
+func namesFile(ctx context.Context, r *Reader, from, segment uint64, digest string) (bool, error) {
 	for record, err := range r.Records(ctx, from, r.Size()) {
 		if err != nil {
 			return false, err
@@ -375,17 +371,6 @@ func newFiles(line []byte) []SegmentFile {
 		return []SegmentFile{d.File}
 	}
 	return d.Files
-}
-
-// isNext takes apart the name of a new file: which segment, and how many records
-// there were when it was written.
-func isNext(name string) (segment, size uint64, ok bool) {
-	base, ok := strings.CutSuffix(name, nextSuffix)
-	if !ok {
-		return 0, 0, false
-	}
-	n, err := fmt.Sscanf(base, format.SegmentName+".%d", &segment, &size)
-	return segment, size, err == nil && n == 2 && fmt.Sprintf(format.SegmentName+".%d", segment, size) == base
 }
 
 // rewriteBatch is how many bytes one transaction of a rewrite holds at most.

@@ -174,4 +174,4 @@ func (w *writer) eraseJournal() error {
 	return nil
 }
 
-func (w *writer) journalDir() string { return filepath.Join(w.reader.data, format.LogDir) }
+func (w *writer) journalDir() string { return filepath.Join(w.data, format.LogDir) }

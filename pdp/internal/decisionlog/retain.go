@@ -122,7 +122,7 @@ func (r *removals) expired(keep Retention, now time.Time) (out []Segment, reason
 		total += contents[i]
 	}
 	for i, segment := range segments[:max(0, len(segments)-1)] {
-		sealed, err := r.log.begun(segments[i+1].First)
+		sealed, err := begunAt(r.log.Reader, segments[i+1].First)
 		if err != nil {
 			return nil, "", err
 		}
@@ -164,7 +164,7 @@ func (r *removals) unretired() ([]Segment, error) {
 // also in silence.
 func (r *removals) worthwhile(segments []Segment, reason string) ([]Segment, string, error) {
 	for _, segment := range segments {
-		idle, err := r.log.onlyUpkeep(segment.First, segment.Records)
+		idle, err := onlyUpkeep(r.log.Reader, segment.First, segment.Records)
 		if err != nil {
 			return nil, "", err
 		}
@@ -181,7 +181,7 @@ const upkeepMost = 16
 
 // onlyUpkeep reports whether records of a segment are only those of the log's own
 // housekeeping: seals, openings and retirements.
-func (r *Reader) onlyUpkeep(first, records uint64) (bool, error) {
+func onlyUpkeep(r *Reader, first, records uint64) (bool, error) {
 	if records > upkeepMost {
 		return false, nil
 	}
@@ -203,9 +203,9 @@ func (r *Reader) onlyUpkeep(first, records uint64) (bool, error) {
 	return uint64(len(some)) == records, nil
 }
 
-// begun is when a segment was, by its first record, which is the log's own and cannot
+// begunAt returns when a segment was begun, by its first record, which is the log's own and cannot
 // be redacted, and is younger than all of the segment before.
-func (r *Reader) begun(first uint64) (time.Time, error) {
+func begunAt(r *Reader, first uint64) (time.Time, error) {
 	rec, err := r.Get(first)
 	if err != nil {
 		return time.Time{}, err

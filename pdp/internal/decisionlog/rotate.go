@@ -36,7 +36,7 @@ func (w *writer) rotateIfDue() {
 // due reports whether a segment is to be sealed. One that holds nothing but what the
 // log says of its own segments never is: silence needs no segments, and if a new segment
 // is as large as a segment may be, sealing it would have no end.
-func (w *writer) due(s *segment) bool {
+func (w *writer) due(s *active) bool {
 	size := w.tail.edge.size
 	if size-s.first < 2 || time.Since(w.tried) < w.options.RetryEvery {
 		return false
@@ -44,7 +44,7 @@ func (w *writer) due(s *segment) bool {
 	if s.size < w.options.SegmentBytes && w.options.Now().Sub(s.opened) < w.options.SegmentAge {
 		return false
 	}
-	idle, err := w.reader.onlyUpkeep(s.first, size-s.first)
+	idle, err := onlyUpkeep(w.reader, s.first, size-s.first)
 	return err == nil && !idle
 }
 
@@ -98,11 +98,12 @@ func (w *writer) seal(next *segment) error {
 
 // begin makes a prepared segment the active one, by its first record.
 func (w *writer) begin(s *segment, event string, about map[string]any, on *journaled) error {
-	if err := w.transact(order{calls: []*call{w.own("", event, about)}, begin: s, journal: on}); err != nil {
+	next := &active{segment: s}
+	if err := w.transact(order{calls: []*call{w.own("", event, about)}, begin: next, journal: on}); err != nil {
 		return err
 	}
 	w.reader.add(s)
-	w.active, s.opened = s, w.options.Now()
+	w.active, next.opened = next, w.options.Now()
 	w.grow(w.tail.edge.size)
 	return nil
 }
@@ -110,7 +111,7 @@ func (w *writer) begin(s *segment, event string, about map[string]any, on *journ
 // prepareSegment makes an empty segment. It gets its name last: a file with the name of a
 // segment is one.
 func (w *writer) prepareSegment(number uint64) (*segment, error) {
-	s := &segment{number: number, path: segmentPath(w.reader.data, number), active: true}
+	s := newFile(w.data, number)
 	draft := filepath.Join(filepath.Dir(s.path), fmt.Sprintf(".prepared-%08d", number))
 	_ = os.Remove(draft)
 	db, err := openFile(draft, boltfile.ToWrite, w.writing())
@@ -118,7 +119,7 @@ func (w *writer) prepareSegment(number uint64) (*segment, error) {
 		return nil, err
 	}
 	db.AllocSize = allocSize
-	s.db = db
+	s.own(db)
 	err = guard(func() error {
 		return db.Update(func(tx *bbolt.Tx) error {
 			for _, name := range []string{format.BucketMeta, format.BucketRecords, format.BucketHashes, format.BucketIDs, format.BucketCheckpoints} {
@@ -142,7 +143,7 @@ func (w *writer) prepareSegment(number uint64) (*segment, error) {
 }
 
 func (w *writer) removePrepared() error {
-	drafts, err := filepath.Glob(filepath.Join(w.reader.data, format.LogDir, ".prepared-*"))
+	drafts, err := filepath.Glob(filepath.Join(w.data, format.LogDir, ".prepared-*"))
 	for _, name := range drafts {
 		err = errors.Join(err, os.Remove(name))
 	}
@@ -158,7 +159,7 @@ func (l *Log) Rotate(ctx context.Context) error {
 		if err := l.writer.unavailable(); err != nil {
 			return err
 		}
-		old = l.writer.active
+		old = l.writer.active.segment
 		return l.writer.rotate()
 	}})
 	if err != nil {

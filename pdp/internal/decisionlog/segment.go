@@ -35,11 +35,22 @@ type segment struct {
 	used   time.Time
 	size   int64
 	sound  os.FileInfo // the file that was checked when it was opened last
-
-	// Of the active segment; the writer alone touches them.
-	opened  time.Time // when it was begun
-	charged *charges
 }
+
+// newFile returns a segment that is not open.
+func newFile(data string, number uint64) *segment {
+	return &segment{number: number, path: segmentPath(data, number)}
+}
+
+// own gives an open file to the writer, who alone closes it from now on.
+func (s *segment) own(db *bbolt.DB) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.db, s.active = db, true
+}
+
+// written returns the open file, for the writer.
+func (s *segment) written() *bbolt.DB { return s.db }
 
 func segmentPath(data string, number uint64) string {
 	return filepath.Join(data, format.LogDir, fmt.Sprintf(format.SegmentName, number))

@@ -66,15 +66,6 @@ func Read(data string, f func(*Snapshot) error) error {
 	return errors.Join(err, r.Close())
 }
 
-// Snapshot is the log as of its newest checkpoint.
-func (l *Log) Snapshot() (*Snapshot, error) {
-	last, err := l.checkpointTo(l.Size())
-	if err != nil {
-		return nil, err
-	}
-	return l.snapshotTo(last)
-}
-
 // For is the same snapshot for a reader that may see the records of some tenants only. Of the records
 // of others there are the hashes, and nothing else about them.
 func (s *Snapshot) For(tenants []string) *Snapshot {
@@ -268,60 +259,14 @@ func ParseMoment(name string) (m Moment, ok bool) {
 // the log then has been removed since.
 var ErrChanged = errors.New("content that was in the log then has been removed since")
 
-// Settled is a snapshot that [Log.At] can give again, the very same, until some of its
-// content is removed. It ends before every removal that is under way, because a record
-// that is being removed can be there in one read and gone in the next.
-func (l *Log) Settled() (*Snapshot, error) {
-	last, err := l.checkpointTo(l.Size())
-	if err != nil {
-		return nil, err
-	}
-	// In this order: if a removal began before the checkpoint was read, its new file is
-	// still here, or the removal is done.
-	before, err := l.removalsBegan()
-	if err != nil {
-		return nil, err
-	}
-	if before < last.Size {
-		if last, err = l.checkpointTo(before); err != nil {
-			return nil, err
-		}
-	}
-	return l.watched(last)
-}
-
-// At is the log as it was at a moment. It returns [ErrNotFound] if there was no such
-// moment. If content was removed since, reading the snapshot fails with [ErrChanged].
-func (l *Log) At(m Moment) (*Snapshot, error) {
-	if m.Size == 0 {
-		return nil, ErrNotFound
-	}
-	s, err := l.find(m.Size - 1)
-	if err != nil {
-		return nil, err
-	}
-	var found Checkpoint
-	err = l.view(s, func(tx *bbolt.Tx) (err error) {
-		stored := tx.Bucket([]byte(format.BucketCheckpoints)).Get(Checkpoint{Size: m.Size, Time: m.Time}.key())
-		if stored == nil {
-			return fmt.Errorf("%w: no checkpoint of that size and time", ErrNotFound)
-		}
-		found, err = ParseCheckpoint(bytes.Clone(stored), nil)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return l.watched(found)
-}
-
-func (l *Log) watched(c Checkpoint) (*Snapshot, error) {
-	s, err := l.snapshotTo(c)
+// watched returns the log up to a checkpoint, for a reader that removals must not change.
+func (r *Reader) watched(c Checkpoint) (*Snapshot, error) {
+	s, err := r.snapshotTo(c)
 	if err != nil {
 		return nil, err
 	}
 	s.Head.Keys = keysUntil(c, s.Head.Keys)
-	s.since = &since{log: l, next: c.Size}
+	s.since = &since{log: r, next: c.Size}
 	return s, nil
 }
 
@@ -343,6 +288,23 @@ func keysUntil(c Checkpoint, keys []string) []string {
 		break
 	}
 	return keys
+}
+
+// checkpointAt returns the checkpoint of a moment.
+func (r *Reader) checkpointAt(m Moment) (c Checkpoint, err error) {
+	s, err := r.find(m.Size - 1)
+	if err != nil {
+		return c, err
+	}
+	err = r.view(s, func(tx *bbolt.Tx) (err error) {
+		stored := tx.Bucket([]byte(format.BucketCheckpoints)).Get(Checkpoint{Size: m.Size, Time: m.Time}.key())
+		if stored == nil {
+			return fmt.Errorf("%w: no checkpoint of that size and time", ErrNotFound)
+		}
+		c, err = ParseCheckpoint(bytes.Clone(stored), nil)
+		return err
+	})
+	return c, err
 }
 
 // Moment is the name by which [Log.At] finds the snapshot.
@@ -370,7 +332,7 @@ func (s *Snapshot) wasGone(ctx context.Context, sequence uint64) error {
 // since has the removals after a snapshot.
 type since struct {
 	removed
-	log  *Log
+	log  *Reader
 	next uint64 // the next record to read; all before it were read
 }
 
@@ -438,4 +400,18 @@ func (r *Reader) removalsBegan() (uint64, error) {
 		}
 	}
 	return first, err
+}
+
+// nextSuffix ends the name of a file that is to take the place of a segment.
+const nextSuffix = ".next"
+
+// isNext takes apart the name of a new file: which segment, and how many records
+// there were when it was written.
+func isNext(name string) (segment, size uint64, ok bool) {
+	base, ok := strings.CutSuffix(name, nextSuffix)
+	if !ok {
+		return 0, 0, false
+	}
+	n, err := fmt.Sscanf(base, format.SegmentName+".%d", &segment, &size)
+	return segment, size, err == nil && n == 2 && fmt.Sprintf(format.SegmentName+".%d", segment, size) == base
 }

@@ -1,19 +1,18 @@
 package decisionlog
 
 import (
-	"bytes"
 	"cmp"
+	"crypto/rand"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"math"
-	"math/bits"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
 
-	"github.com/go-json-experiment/json"
 	"go.etcd.io/bbolt"
 	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
@@ -34,17 +33,17 @@ func (w *writer) openTail() (crashed bool, err error) {
 		return false, err
 	}
 	all := w.reader.all()
-	if w.reader.partial.Load() {
+	if w.reader.Partial() {
 		return false, ErrLocked
 	}
 	if len(all) == 0 {
-		if err := begun(w.reader.data); err != nil {
+		if err := begun(w.data); err != nil {
 			return false, err
 		}
 		return false, w.create()
 	}
 	s := all[len(all)-1]
-	if w.key, err = openKey(w.reader.data, s.key); err != nil {
+	if w.key, err = openKey(w.data, s.key); err != nil {
 		return false, err
 	}
 	if err := os.Chmod(s.path, 0o600); err != nil { // it may have been sealed before a crash
@@ -55,19 +54,19 @@ func (w *writer) openTail() (crashed bool, err error) {
 		return false, err
 	}
 	db.AllocSize = allocSize
-	s.mu.Lock()
-	s.db, s.active = db, true
-	s.mu.Unlock()
-	w.active, s.opened = s, w.options.Now()
-	clean := false
+	s.own(db)
+	a, clean := &active{segment: s, opened: w.options.Now()}, false
+	w.active = a
 	err = s.view(func(tx *bbolt.Tx) (err error) {
 		clean = isClean(tx.Bucket([]byte(format.BucketMeta)), w.reader.Size())
 		if at, ok := timeOf(tx.Bucket([]byte(format.BucketRecords)).Get(number(s.first))); ok {
-			s.opened = at
+			a.opened = at
 		}
-		if w.tail, err = checkTail(tx, s, w.reader.Size()); err != nil {
+		end, err := checkTail(tx, s, w.reader.Size())
+		if err != nil {
 			return err
 		}
+		w.tail = tail{end: end, checkpointedAt: time.Now(), appended: time.Now()}
 		meta := tx.Bucket([]byte(format.BucketMeta))
 		if w.tail.journal, err = readJournaled(meta.Get([]byte(format.MetaFormat)), meta.Get([]byte(format.MetaJournal))); err != nil {
 			return err
@@ -81,9 +80,9 @@ func (w *writer) openTail() (crashed bool, err error) {
 		if w.tail.doubt != "" {
 			w.tail.keys = math.MaxUint64
 		}
-		s.charged = activeCharges(tx, s.first, w.tail.checkpointed, w.reader.Size())
+		a.charged = activeCharges(tx, s.first, w.tail.checkpointed, w.reader.Size())
 		s.size = tx.Size()
-		w.accounts.reopen(s.charged, contentOf(s.size, w.reader.Size()-s.first))
+		w.accounts.reopen(a.charged, contentOf(s.size, w.reader.Size()-s.first))
 		return nil
 	})
 	return !clean, err
@@ -128,7 +127,7 @@ func (w *writer) create() (err error) {
 	if w.key, err = newKey(cmp.Or(w.options.Origin, randomOrigin())); err != nil {
 		return err
 	}
-	if err := plainfile.Replace(filepath.Join(w.reader.data, format.NextKeyFile), []byte(w.key.private+"\n")); err != nil {
+	if err := plainfile.Replace(filepath.Join(w.data, format.NextKeyFile), []byte(w.key.private+"\n")); err != nil {
 		return err
 	}
 	first, err := w.prepareSegment(1)
@@ -140,90 +139,14 @@ func (w *writer) create() (err error) {
 	if err := w.begin(first, format.EventCreated, about, nil); err != nil {
 		return err
 	}
-	_, err = openKey(w.reader.data, w.key.public)
+	_, err = openKey(w.data, w.key.public)
 	return err
 }
 
-// checkTail reads the end of the active segment, as far as it is not below the
-// last checkpoint, and computes again what the tree says of it.
-func checkTail(tx *bbolt.Tx, s *segment, size uint64) (t tail, err error) {
-	r, err := segmentHashes(tx, s.first)
-	if err != nil {
-		return t, err
-	}
-	from := s.first
-	var c Checkpoint
-	if _, v := tx.Bucket([]byte(format.BucketCheckpoints)).Cursor().Last(); v != nil {
-		verifier, err := note.NewVerifier(s.key)
-		if err != nil {
-			return t, fmt.Errorf("%w: %w", record.ErrDamaged, err)
-		}
-		if c, err = ParseCheckpoint(bytes.Clone(v), note.VerifierList(verifier)); err != nil {
-			return t, fmt.Errorf("%w: %w", record.ErrDamaged, err)
-		}
-		if c.Size > size || c.Size < s.first {
-			return t, fmt.Errorf("%w: it has %d records and a checkpoint of %d", record.ErrDamaged, size, c.Size)
-		}
-		if root, err := tlog.TreeHash(int64(c.Size), r); err != nil || root != c.Root {
-			return t, errors.Join(fmt.Errorf("%w: the tree of %d is not the one that was signed", record.ErrDamaged, c.Size), err)
-		}
-		from = max(s.first, min(c.Size, size-1)) // the last record in any case
-	}
-	t = tail{note: c.Note, checkpointed: c.Size, checkpointedAt: time.Now(), time: c.Time, appended: time.Now()}
-	if t.edge, err = edgeAt(from, r); err != nil {
-		return t, err
-	}
-	return t, t.replay(tx, size)
-}
-
-// replay goes over the last records again, as when they were written.
-func (t *tail) replay(tx *bbolt.Tx, size uint64) error {
-	for r, err := range storedFrom(tx, t.edge.size, size) {
-		if err != nil {
-			return err
-		}
-		if r.Line != nil && tlog.RecordHash(r.Line) != r.Leaf {
-			return fmt.Errorf("%w: record %d is not the one that was hashed", record.ErrDamaged, r.Sequence)
-		}
-		if !t.edge.extend(r.Leaf, r.hashes) {
-			return fmt.Errorf("%w: the tree does not hold record %d", record.ErrDamaged, r.Sequence)
-		}
-		if t.edge.size > t.checkpointed {
-			t.unsigned += int64(len(r.Line))
-		}
-		if at, ok := timeOf(r.Line); ok && at.After(t.time) {
-			t.time = at
-		}
-	}
-	return nil
-}
-
-// timeOf reads the time of a line.
-func timeOf(line []byte) (time.Time, bool) {
-	var stamp struct {
-		Time string `json:"time"`
-	}
-	if json.Unmarshal(line, &stamp) != nil {
-		return time.Time{}, false
-	}
-	at, err := time.Parse(format.TimeLayout, stamp.Time)
-	return at, err == nil
-}
-
-// edgeBefore reads the edge that a segment begins with.
-func edgeBefore(tx *bbolt.Tx, first uint64) (edge, error) {
-	hashes, err := splitHashes(tx.Bucket([]byte(format.BucketMeta)).Get([]byte(format.MetaEdge)))
-	if err == nil && len(hashes) != bits.OnesCount64(first) {
-		err = fmt.Errorf("%w: its edge has %d hashes, and it begins with record %d", record.ErrDamaged, len(hashes), first)
-	}
-	return edge{first, hashes}, err
-}
-
-// segmentHashes reads hashes from one segment alone: those before it from
-// its edge.
-func segmentHashes(tx *bbolt.Tx, first uint64) (tlog.HashReader, error) {
-	before, err := edgeBefore(tx, first)
-	return before.then(storedHashes(tx)), err
+func randomOrigin() string {
+	var b [8]byte
+	_, _ = rand.Read(b[:])
+	return "policy-service/" + hex.EncodeToString(b[:])
 }
 
 // fail closes what is open after an error of writing, and returns what callers get. Until

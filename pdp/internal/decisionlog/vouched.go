@@ -30,24 +30,6 @@ type trusted struct {
 	keys  uint64
 }
 
-// Vouched goes over the administrative records of some events: the newest record of the first event for which the tree
-// vouches, and all behind it. Visit hears of each whether it is vouched for. If records may be hidden, none is but the first.
-func (l *Log) Vouched(ctx context.Context, visit func(r *record.Recorded, vouched bool) error, first string, others ...string) (v Vouched, err error) {
-	if err := l.barrier(ctx); err != nil {
-		return v, err
-	}
-	var t trusted
-	w := l.writer
-	err = w.order(ctx, func() error {
-		t = trusted{w.tail.edge.clone(), slices.Clone(w.tails), w.tail.keys}
-		return nil
-	})
-	if err != nil {
-		return v, err
-	}
-	return l.vouched(ctx, t, visit, first, others)
-}
-
 // Vouched does for a Reader what [Log.Vouched] does. Beside a running server it reports nothing as hidden, because the server may
 // have the records that the reader lacks.
 func (r *Reader) Vouched(ctx context.Context, visit func(r *record.Recorded, vouched bool) error, first string, others ...string) (v Vouched, err error) {

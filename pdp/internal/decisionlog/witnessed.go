@@ -63,8 +63,3 @@ func (r *Reader) Continues(c Checkpoint) error {
 	}
 	return err
 }
-
-// KeepWitnessed keeps a checkpoint for [Reader.Witnessed].
-func (l *Log) KeepWitnessed(signed []byte) error {
-	return plainfile.Replace(filepath.Join(l.data, format.WitnessedFile), signed)
-}

@@ -17,6 +17,7 @@ import (
 // writer writes the log. It alone writes: calls of others wait in its queue.
 type writer struct {
 	reader   *Reader
+	data     string
 	options  Options
 	queue    queue
 	frames   *frames
@@ -26,12 +27,19 @@ type writer struct {
 	life     life
 
 	// The writer's goroutine alone touches the rest.
-	active *segment // nil while the log cannot be written
+	active *active // nil while the log cannot be written
 	tail   tail
 	tails  []record.UnsignedTail // that are on record
 	key    key
 	failed error
 	tried  time.Time // when a new segment was last tried for, or the failed log
+}
+
+// active is the segment that is written to.
+type active struct {
+	*segment
+	opened  time.Time // when it was begun
+	charged *charges
 }
 
 // life ends when stop is closed, and done once the writer has ended.
@@ -45,9 +53,10 @@ type told struct {
 	signed atomic.Pointer[Checkpoint]
 }
 
-func newWriter(r *Reader, o Options) *writer {
+func newWriter(r *Reader, data string, o Options) *writer {
 	w := &writer{
 		reader:   r,
+		data:     data,
 		options:  o,
 		accounts: newAccounts(o.Now, o.On.Aged),
 		life:     life{stop: make(chan struct{}), done: make(chan struct{})},
@@ -369,7 +378,7 @@ func (w *writer) order(ctx context.Context, do func() error) error {
 
 // grow makes records visible, and wakes readers that wait for them.
 func (w *writer) grow(size uint64) {
-	w.reader.size.Store(size)
+	w.reader.setSize(size)
 	next := make(chan struct{})
 	close(*w.told.grown.Swap(&next))
 }

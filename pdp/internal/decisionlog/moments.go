@@ -1,0 +1,47 @@
+package decisionlog
+
+import ()
+
+// Snapshot is the log as of its newest checkpoint.
+func (l *Log) Snapshot() (*Snapshot, error) {
+	last, err := l.checkpointTo(l.Size())
+	if err != nil {
+		return nil, err
+	}
+	return l.snapshotTo(last)
+}
+
+// Settled is a snapshot that [Log.At] can give again, the very same, until some of its
+// content is removed. It ends before every removal that is under way, because a record
+// that is being removed can be there in one read and gone in the next.
+func (l *Log) Settled() (*Snapshot, error) {
+	last, err := l.checkpointTo(l.Size())
+	if err != nil {
+		return nil, err
+	}
+	// In this order: if a removal began before the checkpoint was read, its new file is
+	// still here, or the removal is done.
+	before, err := l.removalsBegan()
+	if err != nil {
+		return nil, err
+	}
+	if before < last.Size {
+		if last, err = l.checkpointTo(before); err != nil {
+			return nil, err
+		}
+	}
+	return l.watched(last)
+}
+
+// At is the log as it was at a moment. It returns [ErrNotFound] if there was no such
+// moment. If content was removed since, reading the snapshot fails with [ErrChanged].
+func (l *Log) At(m Moment) (*Snapshot, error) {
+	if m.Size == 0 {
+		return nil, ErrNotFound
+	}
+	c, err := l.checkpointAt(m)
+	if err != nil {
+		return nil, err
+	}
+	return l.watched(c)
+}

@@ -1,0 +1,48 @@
+package decisionlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/plainfile"
+)
+
+// RotateKey signs a new key in, and returns its public half. caller goes on record as the one who
+// asked for it, and may be "".
+func (l *Log) RotateKey(ctx context.Context, caller string) (public string, err error) {
+	err = l.writer.order(ctx, func() (err error) {
+		public, err = l.writer.rotateKey(caller)
+		return err
+	})
+	if err != nil {
+		return "", err // public is the writer's still
+	}
+	return public, nil
+}
+
+// rotateKey keeps the new key on disk before it is on record, and puts it in
+// force after: a crash in between is mended by openKey.
+func (w *writer) rotateKey(caller string) (string, error) {
+	next, err := newKey(w.key.Name())
+	if err != nil {
+		return "", err
+	}
+	name := filepath.Join(w.data, format.NextKeyFile)
+	if err := plainfile.Replace(name, []byte(next.private+"\n")); err != nil {
+		return "", err
+	}
+	record := w.own(caller, format.EventKeyRotated, map[string]any{"old": w.key.public, "new": next.public})
+	if err := w.transact(order{calls: []*call{record}, checkpoint: true, nextKey: &next}); err != nil {
+		return "", w.fail(err)
+	}
+	w.key, w.active.key = next, next.public
+	w.frames.rekey(next.frames)
+	err = errors.Join(rename(name, filepath.Join(w.data, format.KeyFile)), publish(w.data, next.public))
+	if err != nil {
+		return "", fmt.Errorf("the new key is in force, but not yet in its file; it is put there at the next start: %w", err)
+	}
+	return next.public, nil
+}
