@@ -264,12 +264,12 @@ func (w *writer) seal() {
 	w.admin(format.EventSegment, map[string]any{"segment": w.segment})
 }
 
-func (w *writer) file(segment, first, records int) decisionlog.SegmentFile {
-	content, err := os.ReadFile(w.path(segment))
+func (w *writer) file(n, first, records int) decisionlog.SegmentFile {
+	content, err := os.ReadFile(w.path(n))
 	w.must(err)
 	digest, size, err := decisionlog.FileDigest(bytes.NewReader(content))
 	w.must(err)
-	return decisionlog.SegmentFile{Segment: uint64(segment), File: filepath.Base(w.path(segment)), First: uint64(first),
+	return decisionlog.SegmentFile{Segment: uint64(n), File: filepath.Base(w.path(n)), First: uint64(first),
 		Records: uint64(records), Size: size, Digest: digest}
 }
 

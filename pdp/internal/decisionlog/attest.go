@@ -36,7 +36,7 @@ func (l *Log) Attest(ctx context.Context, id string) (record.Record, error) {
 
 // covering is the newest checkpoint, which covers a record.
 func (l *Log) covering(ctx context.Context, sequence uint64) (Checkpoint, error) {
-	signed, err := l.writer.signed(ctx, func(t *tail) bool { return t.note != nil && t.checkpointed > sequence })
+	signed, err := l.writer.signed(ctx, func(t *tail) bool { return t.Note != nil && t.Checkpointed > sequence })
 	if err != nil {
 		return Checkpoint{}, err
 	}
@@ -49,7 +49,7 @@ func (l *Log) covering(ctx context.Context, sequence uint64) (Checkpoint, error)
 // because it may have named any of them: a program that can write to the files can also write, past the last
 // checkpoint, that it was redacted.
 func (l *Log) Naming(ctx context.Context, from uint64, ids map[string]bool, visit func(record.Record) error) error {
-	return l.signed(ctx, from, &walker{ids: ids, visit: visit})
+	return l.signed(ctx, from, &Walker{IDs: ids, Visit: visit})
 }
 
 // Events goes over the administrative records of some events, from the newest segment on in which one of them is the
@@ -59,25 +59,25 @@ func (l *Log) Events(ctx context.Context, visit func(*record.Recorded) error, fi
 	if err := l.barrier(ctx); err != nil {
 		return err
 	}
-	from, err := l.Reader.events(ctx, visit, first, others)
+	from, err := l.Reader.VisitEvents(ctx, visit, first, others)
 	if err != nil {
 		return err
 	}
-	return l.signed(ctx, from, &walker{visit: func(record.Record) error { return nil }})
+	return l.signed(ctx, from, &Walker{Visit: func(record.Record) error { return nil }})
 }
 
 // signed goes over the records from a sequence on, and fails if they are not those that were signed.
-func (l *Log) signed(ctx context.Context, from uint64, w *walker) error {
+func (l *Log) signed(ctx context.Context, from uint64, w *Walker) error {
 	end, err := l.writer.tree(ctx)
 	if err != nil {
 		return err
 	}
-	return l.ends(ctx, min(from, end.size), end, l, w)
+	return l.WalkTo(ctx, min(from, end.Size), end, l, w)
 }
 
 // tree is the edge of the tree as the writer has it.
-func (w *writer) tree(ctx context.Context) (e edge, err error) {
-	err = w.order(ctx, func() error { e = w.tail.edge.clone(); return nil })
+func (w *writer) tree(ctx context.Context) (e Edge, err error) {
+	err = w.order(ctx, func() error { e = w.tail.Edge.Clone(); return nil })
 	return e, err
 }
 
@@ -95,7 +95,7 @@ func (w *writer) signed(ctx context.Context, willDo func(*tail) bool) (signed []
 				return w.fail(err)
 			}
 		}
-		signed = w.tail.note
+		signed = w.tail.Note
 		return nil
 	})
 	if err != nil {
@@ -110,14 +110,14 @@ func (l *Log) Vouched(ctx context.Context, visit func(r *record.Recorded, vouche
 	if err := l.barrier(ctx); err != nil {
 		return v, err
 	}
-	var t trusted
+	var t Trusted
 	w := l.writer
 	err = w.order(ctx, func() error {
-		t = trusted{w.tail.edge.clone(), slices.Clone(w.tails), w.tail.keys}
+		t = Trusted{w.tail.Edge.Clone(), slices.Clone(w.tails), w.tail.keys}
 		return nil
 	})
 	if err != nil {
 		return v, err
 	}
-	return l.vouched(ctx, t, visit, first, others)
+	return l.VouchedBy(ctx, t, visit, first, others)
 }

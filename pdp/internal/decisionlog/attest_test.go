@@ -31,27 +31,27 @@ func TestNobodyHidesAStep(t *testing.T) {
 	t.Parallel()
 	const hidden = 6
 	options := Options{Kinds: []string{kindStep}, Checkpoints: Checkpoints{Records: 4}}
-	line := func(tx *bbolt.Tx) []byte { return tx.Bucket([]byte(format.BucketRecords)).Get(number(hidden)) }
+	line := func(tx *bbolt.Tx) []byte { return tx.Bucket([]byte(format.BucketRecords)).Get(Number(hidden)) }
 	other := func(tx *bbolt.Tx) []byte { return bytes.Replace(line(tx), []byte("mine"), []byte("none"), 1) }
 	put := func(tx *bbolt.Tx, bucket string, value []byte) error {
-		return tx.Bucket([]byte(bucket)).Put(number(hidden), value)
+		return tx.Bucket([]byte(bucket)).Put(Number(hidden), value)
 	}
 	leaf := func(tx *bbolt.Tx, line []byte) error {
-		stored := bytes.Clone(tx.Bucket([]byte(format.BucketHashes)).Get(number(hidden)))
+		stored := bytes.Clone(tx.Bucket([]byte(format.BucketHashes)).Get(Number(hidden)))
 		sum := sha256.Sum256(append([]byte{0}, line...))
 		copy(stored, sum[:])
 		return put(tx, format.BucketHashes, stored)
 	}
 	for name, edit := range map[string]func(*bbolt.Tx) error{
 		"nothing":         func(*bbolt.Tx) error { return nil },
-		"record removed":  func(tx *bbolt.Tx) error { return tx.Bucket([]byte(format.BucketRecords)).Delete(number(hidden)) },
-		"hash removed":    func(tx *bbolt.Tx) error { return tx.Bucket([]byte(format.BucketHashes)).Delete(number(hidden)) },
+		"record removed":  func(tx *bbolt.Tx) error { return tx.Bucket([]byte(format.BucketRecords)).Delete(Number(hidden)) },
+		"hash removed":    func(tx *bbolt.Tx) error { return tx.Bucket([]byte(format.BucketHashes)).Delete(Number(hidden)) },
 		"record replaced": func(tx *bbolt.Tx) error { return put(tx, format.BucketRecords, other(tx)) },
 		"record and its hash": func(tx *bbolt.Tx) error {
 			return errors.Join(leaf(tx, other(tx)), put(tx, format.BucketRecords, other(tx)))
 		},
 		"a record in between": func(tx *bbolt.Tx) error {
-			return tx.Bucket([]byte(format.BucketRecords)).Put(append(number(hidden-1), 0), line(tx))
+			return tx.Bucket([]byte(format.BucketRecords)).Put(append(Number(hidden-1), 0), line(tx))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -61,7 +61,7 @@ func TestNobodyHidesAStep(t *testing.T) {
 				mustAppend(t, l, entry(fmt.Sprint("decision ", n)), stepOf([]string{"mine", "other"}[n%2], fmt.Sprint("step ", n)))
 			}
 			must(t, l.Close())
-			db, err := boltfile.Open(segmentPath(data, 1), record.ErrDamaged, boltfile.ToWrite, bbolt.Options{})
+			db, err := boltfile.Open(Path(data, 1), record.ErrDamaged, boltfile.ToWrite, bbolt.Options{})
 			if err == nil {
 				err = errors.Join(db.Update(edit), boltfile.Close(db, record.ErrDamaged))
 			}
@@ -113,7 +113,7 @@ func TestRedactedStepIsExplained(t *testing.T) {
 // TestALineThatNamesAnApproval: a request is named by its whole id, in the one member that has it.
 func TestALineThatNamesAnApproval(t *testing.T) {
 	t.Parallel()
-	w := &walker{ids: map[string]bool{"mine": true}}
+	w := &Walker{IDs: map[string]bool{"mine": true}}
 	parts := []string{`"approval":"mine"`, `"approval":"other"`, `"approval":"`, `"approval":`, `approval":"mine"`, `mine"`, `"appro`, ",", ""}
 	for _, a := range parts {
 		for _, b := range parts {
@@ -121,7 +121,7 @@ func TestALineThatNamesAnApproval(t *testing.T) {
 				line := a + b + c
 				for _, of := range []string{`"approval":"`, `"capability":"`, `"capability":{"id":"`} {
 					line := strings.ReplaceAll(line, `"approval":"`, of)
-					if got := w.names([]byte(line)); got != (strings.Contains(line, of+`mine"`) || strings.Contains(line, `"approval":"mine"`)) {
+					if got := w.Names([]byte(line)); got != (strings.Contains(line, of+`mine"`) || strings.Contains(line, `"approval":"mine"`)) {
 						t.Fatalf("%s: %v", line, got)
 					}
 				}

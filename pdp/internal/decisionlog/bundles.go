@@ -46,7 +46,7 @@ const BundlesDir = "log/bundles"
 
 // OpenBundles opens the store in a data directory, and makes it where there is none.
 func OpenBundles(data string) (*Bundles, error) {
-	dir := bundlesDir(data)
+	dir := BundlesPath(data)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
@@ -172,4 +172,4 @@ func (b *Bundles) read(name, ending string) ([]byte, error) {
 	return content, nil
 }
 
-func bundlesDir(data string) string { return filepath.Join(data, filepath.FromSlash(BundlesDir)) }
+func BundlesPath(data string) string { return filepath.Join(data, filepath.FromSlash(BundlesDir)) }

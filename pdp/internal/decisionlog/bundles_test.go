@@ -17,7 +17,7 @@ import (
 func TestBundlesKeepEveryFileOnce(t *testing.T) {
 	t.Parallel()
 	data := memory(t)
-	dir := bundlesDir(data)
+	dir := BundlesPath(data)
 	b, err := OpenBundles(data)
 	must(t, err)
 	first := map[string][]byte{"a.cedar": []byte("permit(principal,action,resource);"), "b.cedar": []byte("forbid(principal,action,resource);")}
@@ -41,7 +41,7 @@ func TestBundlesKeepEveryFileOnce(t *testing.T) {
 func TestBundlesRefuseAlteredFiles(t *testing.T) {
 	t.Parallel()
 	data := memory(t)
-	dir := bundlesDir(data)
+	dir := BundlesPath(data)
 	b, err := OpenBundles(data)
 	must(t, err)
 	files := map[string][]byte{"a.cedar": []byte("permit(principal,action,resource);")}

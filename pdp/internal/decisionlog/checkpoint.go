@@ -23,7 +23,7 @@ type Checkpoint struct {
 }
 
 // sign makes the note of c.
-func (c *Checkpoint) sign(signers ...note.Signer) (err error) {
+func (c *Checkpoint) Sign(signers ...note.Signer) (err error) {
 	text := fmt.Sprintf("%s\n%d\n%s\n%s %s\n", c.Origin, c.Size, c.Root, format.ExtensionTime, c.Time.UTC().Format(format.TimeLayout))
 	if c.NextKey != "" {
 		text += format.ExtensionNextKey + " " + c.NextKey + "\n"
@@ -33,7 +33,7 @@ func (c *Checkpoint) sign(signers ...note.Signer) (err error) {
 }
 
 // key is the key in the bucket of checkpoints.
-func (c Checkpoint) key() []byte { return append(number(c.Size), number(uint64(c.Time.UnixNano()))...) }
+func (c Checkpoint) Key() []byte { return append(Number(c.Size), Number(uint64(c.Time.UnixNano()))...) }
 
 // ParseCheckpoint reads a checkpoint. Its signatures are verified where known is
 // not nil: at least one must be of a known key.

@@ -16,9 +16,9 @@ import (
 
 // tail is the end of the log as the writer knows it: all that it needs to go on.
 type tail struct {
-	end
+	Ending
 	// journal is what may have records that the segment has not.
-	journal journaled
+	journal Journaled
 	// keys is the number of the API keys that the newest record of them came with.
 	keys uint64
 	// doubt is why nothing says that the records behind the last checkpoint are the writer's, "" if something does.
@@ -35,9 +35,9 @@ type order struct {
 	now    time.Time // of the calls and the checkpoint; zero is when they are written
 
 	checkpoint bool
-	journal    *journaled // what counts from now on
+	journal    *Journaled // what counts from now on
 	clean      bool       // the log is being closed
-	nextKey    *key       // to be signed in
+	nextKey    *Key       // to be signed in
 	begin      *active
 }
 
@@ -60,15 +60,15 @@ func (o *order) all() (calls []*call) {
 // the file must be closed and looked at.
 func (w *writer) transact(o order) error {
 	start, s, next := time.Now(), w.active, w.tail
-	next.edge = next.edge.clone()
+	next.Edge = next.Edge.Clone()
 	if o.begin != nil {
 		s = o.begin
 		s.charged = newCharges()
 	}
 	calls := o.all()
 	commit := Commit{Calls: len(o.calls)}
-	err := guard(func() error {
-		tx, err := s.written().Begin(true)
+	err := Guard(func() error {
+		tx, err := s.Written().Begin(true)
 		if err != nil {
 			return err
 		}
@@ -85,25 +85,25 @@ func (w *writer) transact(o order) error {
 			return err
 		}
 		w.options.On.Step(after)
-		return s.written().View(func(tx *bbolt.Tx) error { s.size = tx.Size(); return nil })
+		return s.Written().View(func(tx *bbolt.Tx) error { s.Size = tx.Size(); return nil })
 	})
 	if err != nil {
-		return fmt.Errorf("segment %s: %w", s.path, err)
+		return fmt.Errorf("segment %s: %w", s.Path, err)
 	}
 	for _, c := range calls {
 		for i := range c.entries {
 			w.told.index.Feed(c.first+uint64(i), c.entries[i].terms)
 		}
 	}
-	made := !bytes.Equal(next.note, w.tail.note)
+	made := !bytes.Equal(next.Note, w.tail.Note)
 	w.tail = next
 	if o.begin != nil && w.active != nil {
-		w.accounts.seal(w.active.charged, next.time)
+		w.accounts.seal(w.active.charged, next.Time)
 		w.active.charged = nil
 	}
-	w.accounts.wrote(calls, contentOf(s.size, next.edge.size-s.first))
+	w.accounts.wrote(calls, contentOf(s.Size, next.Edge.Size-s.First))
 	if o.begin == nil { // else the segment is not yet among those that are read
-		w.frames.filled(o.frames, func() { w.grow(next.edge.size) })
+		w.frames.filled(o.frames, func() { w.grow(next.Edge.Size) })
 	}
 	if commit.Took = time.Since(start); o.commits() {
 		w.options.On.Commit(commit)
@@ -112,9 +112,9 @@ func (w *writer) transact(o order) error {
 		w.options.On.Fill(commit.Took)
 	}
 	if made {
-		w.told.sign(next.note)
-		keepCheckpoint(w.data, next.note)
-		w.options.On.Checkpoint(next.note)
+		w.told.sign(next.Note)
+		keepCheckpoint(w.data, next.Note)
+		w.options.On.Checkpoint(next.Note)
 	}
 	return nil
 }
@@ -122,7 +122,7 @@ func (w *writer) transact(o order) error {
 // fill does the writing of a transaction.
 func (w *writer) fill(tx *bbolt.Tx, s *active, next *tail, o order, commit *Commit) (err error) {
 	if o.begin != nil {
-		if err := beginSegment(tx, s.segment, next.edge, w.key.public); err != nil {
+		if err := beginSegment(tx, s.File, next.Edge, w.key.Public); err != nil {
 			return err
 		}
 	}
@@ -147,13 +147,13 @@ func (w *writer) fill(tx *bbolt.Tx, s *active, next *tail, o order, commit *Comm
 		}
 	}
 	if n := len(o.frames); n > 0 {
-		next.journal.number = o.frames[n-1].number
+		next.journal.Number = o.frames[n-1].number
 	}
 	if o.journal != nil {
 		next.journal = *o.journal
 	}
 	if len(o.frames) > 0 || o.journal != nil {
-		if err := next.journal.put(f.meta); err != nil {
+		if err := next.journal.Put(f.meta); err != nil {
 			return err
 		}
 	}
@@ -164,10 +164,10 @@ func (w *writer) fill(tx *bbolt.Tx, s *active, next *tail, o order, commit *Comm
 		}
 	}
 	if o.clean {
-		err = b.meta.Put([]byte(format.MetaClean), number(next.edge.size))
+		err = b.meta.Put([]byte(format.MetaClean), Number(next.Edge.Size))
 	}
 	if next.keys > 0 && (o.begin != nil || next.keys != w.tail.keys) {
-		err = errors.Join(err, b.meta.Put([]byte(format.MetaKeys), number(next.keys)))
+		err = errors.Join(err, b.meta.Put([]byte(format.MetaKeys), Number(next.keys)))
 	}
 	return errors.Join(err, w.putHead(b.meta, s, next, o))
 }
@@ -175,7 +175,7 @@ func (w *writer) fill(tx *bbolt.Tx, s *active, next *tail, o order, commit *Comm
 // signs reports whether the tree is to be signed, because so much or so long ago was written that is not.
 func (w *writer) signs(t *tail) bool {
 	c := &w.options.Checkpoints
-	return t.edge.size-t.checkpointed >= uint64(c.Records) || t.unsigned >= c.Bytes || time.Since(t.checkpointedAt) >= c.Every
+	return t.Edge.Size-t.Checkpointed >= uint64(c.Records) || t.Unsigned >= c.Bytes || time.Since(t.checkpointedAt) >= c.Every
 }
 
 // filling is a transaction that is being filled.
@@ -187,17 +187,17 @@ type filling struct {
 }
 
 func (f *filling) put(c *call, now time.Time) error {
-	c.first = f.next.edge.size
+	c.first = f.next.Edge.Size
 	at, behind := f.next.at(now)
 	for i := range c.entries {
 		p := &c.entries[i]
-		p.finish(f.next.edge.size, at, behind)
+		p.finish(f.next.Edge.Size, at, behind)
 		f.next.keys = max(p.keys, f.next.keys) // the files of an older change may be back
-		if err := f.buckets.put(p, &f.next.edge); err != nil {
+		if err := f.buckets.put(p, &f.next.Edge); err != nil {
 			return err
 		}
 		f.commit.Bytes += len(p.line)
-		f.next.unsigned += int64(len(p.line))
+		f.next.Unsigned += int64(len(p.line))
 	}
 	f.segment.charged.add(c.payer, c.first, c.weight)
 	f.commit.Records += len(c.entries)
@@ -207,33 +207,33 @@ func (f *filling) put(c *call, now time.Time) error {
 
 // at is the time of what is written now: never before what was written last.
 func (t *tail) at(now time.Time) (at time.Time, behind bool) {
-	if now = now.Round(0).UTC(); now.Before(t.time) {
-		return t.time, true
+	if now = now.Round(0).UTC(); now.Before(t.Time) {
+		return t.Time, true
 	}
-	t.time = now
+	t.Time = now
 	return now, false
 }
 
 // checkpoint signs the tree as it will be after this transaction.
-func (w *writer) checkpoint(b buckets, next *tail, now time.Time, nextKey *key) (err error) {
-	c := Checkpoint{Origin: w.key.Name(), Size: next.edge.size}
+func (w *writer) checkpoint(b buckets, next *tail, now time.Time, nextKey *Key) (err error) {
+	c := Checkpoint{Origin: w.key.Name(), Size: next.Edge.Size}
 	c.Time, _ = next.at(now)
-	if c.Root, err = next.edge.root(); err != nil {
+	if c.Root, err = next.Edge.Root(); err != nil {
 		return err
 	}
 	signers := []note.Signer{w.key.Signer}
 	if nextKey != nil {
-		c.NextKey = nextKey.public
+		c.NextKey = nextKey.Public
 		signers = append(signers, nextKey.Signer)
-		if err := b.meta.Put([]byte(format.MetaKey), []byte(nextKey.public)); err != nil {
+		if err := b.meta.Put([]byte(format.MetaKey), []byte(nextKey.Public)); err != nil {
 			return err
 		}
 	}
-	if err := c.sign(signers...); err != nil {
+	if err := c.Sign(signers...); err != nil {
 		return err
 	}
-	next.note, next.checkpointed, next.checkpointedAt, next.unsigned = c.Note, c.Size, time.Now(), 0
-	return b.checkpoints.Put(c.key(), c.Note)
+	next.Note, next.Checkpointed, next.checkpointedAt, next.Unsigned = c.Note, c.Size, time.Now(), 0
+	return b.checkpoints.Put(c.Key(), c.Note)
 }
 
 // buckets are those of a segment that is written to. All but ids are written in
@@ -254,9 +254,9 @@ func newBuckets(tx *bbolt.Tx) buckets {
 	return b
 }
 
-func (b *buckets) put(p *prepared, e *edge) error {
-	key := number(e.size)
-	stored := e.add(make([]byte, 0, 2*tlog.HashSize), tlog.RecordHash(p.line)) // two on average
+func (b *buckets) put(p *prepared, e *Edge) error {
+	key := Number(e.Size)
+	stored := e.Add(make([]byte, 0, 2*tlog.HashSize), tlog.RecordHash(p.line)) // two on average
 	if err := b.records.Put(key, p.line); err != nil {
 		return err
 	}
@@ -270,19 +270,19 @@ func (b *buckets) put(p *prepared, e *edge) error {
 }
 
 // beginSegment says in a new segment where in the log it stands.
-func beginSegment(tx *bbolt.Tx, s *segment, e edge, public string) error {
+func beginSegment(tx *bbolt.Tx, s *File, e Edge, public string) error {
 	meta := tx.Bucket([]byte(format.BucketMeta))
 	for name, value := range map[string][]byte{
 		format.MetaFormat:  strconv.AppendInt(nil, format.Version, 10),
-		format.MetaSegment: number(s.number),
-		format.MetaFirst:   number(e.size),
-		format.MetaEdge:    joinHashes(e.hashes),
+		format.MetaSegment: Number(s.Number),
+		format.MetaFirst:   Number(e.Size),
+		format.MetaEdge:    JoinHashes(e.Hashes),
 		format.MetaKey:     []byte(public),
 	} {
 		if err := meta.Put([]byte(name), value); err != nil {
 			return err
 		}
 	}
-	s.first = e.size
+	s.First = e.Size
 	return nil
 }

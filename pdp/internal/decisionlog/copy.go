@@ -49,17 +49,17 @@ func (l *Log) Copy(ctx context.Context) (_ Checkpoint, files []Copied, err error
 	if err = l.Rotate(ctx); err != nil {
 		return Checkpoint{}, files, err
 	}
-	all := l.all()
-	sealed, end := all[:len(all)-1], all[len(all)-1].first
+	all := l.Files()
+	sealed, end := all[:len(all)-1], all[len(all)-1].First
 	for _, s := range sealed {
-		if files, err = opened(files, l.data, path.Join(format.LogDir, filepath.Base(s.path))); err != nil {
+		if files, err = opened(files, l.data, path.Join(format.LogDir, filepath.Base(s.Path))); err != nil {
 			return Checkpoint{}, files, err
 		}
 	}
 	if files, err = openedBundles(files, l.data); err != nil {
 		return Checkpoint{}, files, err
 	}
-	last, err := l.checkpointTo(end)
+	last, err := l.CheckpointTo(end)
 	return last, files, err
 }
 
@@ -109,9 +109,9 @@ func copyStopped(data string) (last Checkpoint, files []Copied, err error) {
 	entries, err := os.ReadDir(filepath.Join(data, format.LogDir))
 	for _, entry := range entries {
 		name := entry.Name()
-		_, segment := segmentNumber(name)
-		_, _, next := isNext(name)
-		if segment || next || journals[0] == name || journals[1] == name {
+		_, isSegment := NumberIn(name)
+		_, _, next := CutNext(name)
+		if isSegment || next || journals[0] == name || journals[1] == name {
 			names = append(names, path.Join(format.LogDir, name))
 		}
 	}
@@ -135,7 +135,7 @@ func opened(files []Copied, data, name string) ([]Copied, error) {
 }
 
 func openedBundles(files []Copied, data string) ([]Copied, error) {
-	entries, err := os.ReadDir(bundlesDir(data))
+	entries, err := os.ReadDir(BundlesPath(data))
 	if errors.Is(err, fs.ErrNotExist) {
 		return files, nil
 	}

@@ -30,21 +30,21 @@ func TestNoLogBeginsInThePlaceOfAnother(t *testing.T) {
 			}
 		}
 	}
-	const segment, key, public, checkpoint = "log/00000001.db", format.KeyFile, format.PublicKeyFile, format.CheckpointFile
+	const first, key, public, checkpoint = "log/00000001.db", format.KeyFile, format.PublicKeyFile, format.CheckpointFile
 	for name, c := range map[string]struct {
 		do    []func(t *testing.T, data, older string)
 		opens bool
 	}{
 		"as it was":                              {nil, true},
-		"no segment":                             {[]func(*testing.T, string, string){remove(segment)}, false},
+		"no segment":                             {[]func(*testing.T, string, string){remove(first)}, false},
 		"no log":                                 {[]func(*testing.T, string, string){remove("log")}, false},
 		"the private key alone":                  {[]func(*testing.T, string, string){remove("log", public, checkpoint)}, false},
 		"the public key alone":                   {[]func(*testing.T, string, string){remove("log", key, checkpoint)}, false},
 		"the checkpoint alone":                   {[]func(*testing.T, string, string){remove("log", key, public)}, false},
 		"nothing":                                {[]func(*testing.T, string, string){remove("log", key, public, checkpoint)}, true},
-		"an older segment":                       {[]func(*testing.T, string, string){back(segment)}, false},
-		"an older segment, and its checkpoint":   {[]func(*testing.T, string, string){back(segment, checkpoint)}, true}, // see [decisionlog.Witnessed]
-		"an older segment, and it was witnessed": {[]func(*testing.T, string, string){func(t *testing.T, data, _ string) { back(checkpoint)(t, data, data); witnessed(t, data) }, back(segment, checkpoint)}, false},
+		"an older segment":                       {[]func(*testing.T, string, string){back(first)}, false},
+		"an older segment, and its checkpoint":   {[]func(*testing.T, string, string){back(first, checkpoint)}, true}, // see [decisionlog.Witnessed]
+		"an older segment, and it was witnessed": {[]func(*testing.T, string, string){func(t *testing.T, data, _ string) { back(checkpoint)(t, data, data); witnessed(t, data) }, back(first, checkpoint)}, false},
 		"no checkpoint, which a crash may cause": {[]func(*testing.T, string, string){remove(checkpoint)}, true},
 		"an empty one, which a power cut may":    {[]func(*testing.T, string, string){func(t *testing.T, data, _ string) { put(t, data, checkpoint, nil) }}, true},
 		"an older one":                           {[]func(*testing.T, string, string){back(checkpoint)}, true},

@@ -14,25 +14,25 @@ import (
 // edge is the right edge of the tree: the hashes of the greatest whole subtrees
 // that cover it, largest first. A tree grows, and its root is known, from its
 // edge alone: the writer reads nothing.
-type edge struct {
-	size   uint64
-	hashes []tlog.Hash
+type Edge struct {
+	Size   uint64
+	Hashes []tlog.Hash
 }
 
 // hash is the hash of an index that stands on the edge.
-func (e edge) hash(index int64) (tlog.Hash, error) {
+func (e Edge) Hash(index int64) (tlog.Hash, error) {
 	level, n := tlog.SplitStoredHashIndex(index)
-	if e.size>>level&1 == 0 || uint64(n) != e.size>>level-1 {
-		return tlog.Hash{}, fmt.Errorf("hash %d is not on the edge of a tree of %d", index, e.size)
+	if e.Size>>level&1 == 0 || uint64(n) != e.Size>>level-1 {
+		return tlog.Hash{}, fmt.Errorf("hash %d is not on the edge of a tree of %d", index, e.Size)
 	}
-	return e.hashes[bits.OnesCount64(e.size>>(level+1))], nil
+	return e.Hashes[bits.OnesCount64(e.Size>>(level+1))], nil
 }
 
 // hashOf is a [tlog.HashReader] that reads the hashes one by one.
-type hashOf func(index int64) (tlog.Hash, error)
+type HashOf func(index int64) (tlog.Hash, error)
 
 // ReadHashes implements [tlog.HashReader].
-func (f hashOf) ReadHashes(indexes []int64) (out []tlog.Hash, err error) {
+func (f HashOf) ReadHashes(indexes []int64) (out []tlog.Hash, err error) {
 	out = make([]tlog.Hash, len(indexes))
 	for i, index := range indexes {
 		if out[i], err = f(index); err != nil {
@@ -43,41 +43,41 @@ func (f hashOf) ReadHashes(indexes []int64) (out []tlog.Hash, err error) {
 }
 
 // add adds a leaf, and appends the hashes to store with it.
-func (e *edge) add(stored []byte, leaf tlog.Hash) []byte {
+func (e *Edge) Add(stored []byte, leaf tlog.Hash) []byte {
 	hash := leaf
 	stored = append(stored, hash[:]...)
-	for n := e.size; n&1 == 1; n >>= 1 {
-		last := len(e.hashes) - 1
-		hash = tlog.NodeHash(e.hashes[last], hash)
-		e.hashes = e.hashes[:last]
+	for n := e.Size; n&1 == 1; n >>= 1 {
+		last := len(e.Hashes) - 1
+		hash = tlog.NodeHash(e.Hashes[last], hash)
+		e.Hashes = e.Hashes[:last]
 		stored = append(stored, hash[:]...)
 	}
-	e.hashes = append(e.hashes, hash)
-	e.size++
+	e.Hashes = append(e.Hashes, hash)
+	e.Size++
 	return stored
 }
 
 // extend adds a leaf, and reports whether the hashes stored with it are those of the tree.
-func (e *edge) extend(leaf tlog.Hash, stored []byte) (same bool) {
+func (e *Edge) extend(leaf tlog.Hash, stored []byte) (same bool) {
 	var some [8 * tlog.HashSize]byte // mostly enough
-	return bytes.Equal(e.add(some[:0], leaf), stored)
+	return bytes.Equal(e.Add(some[:0], leaf), stored)
 }
 
-func (e edge) clone() edge {
-	return edge{e.size, append(make([]tlog.Hash, 0, len(e.hashes)+1), e.hashes...)}
+func (e Edge) Clone() Edge {
+	return Edge{e.Size, append(make([]tlog.Hash, 0, len(e.Hashes)+1), e.Hashes...)}
 }
 
-func (e edge) root() (tlog.Hash, error) { return tlog.TreeHash(int64(e.size), hashOf(e.hash)) }
+func (e Edge) Root() (tlog.Hash, error) { return tlog.TreeHash(int64(e.Size), HashOf(e.Hash)) }
 
 // then reads from the edge what was complete with it, and all else from r: the segments
 // before it need not be here.
-func (e edge) then(r tlog.HashReader) tlog.HashReader {
-	return splitAt(e.size, hashOf(e.hash), r)
+func (e Edge) Then(r tlog.HashReader) tlog.HashReader {
+	return SplitAt(e.Size, HashOf(e.Hash), r)
 }
 
 // splitAt reads from one reader what is complete before the tree has a size, and all else from another.
-func splitAt(size uint64, first, then tlog.HashReader) tlog.HashReader {
-	return hashOf(func(index int64) (tlog.Hash, error) {
+func SplitAt(size uint64, first, then tlog.HashReader) tlog.HashReader {
+	return HashOf(func(index int64) (tlog.Hash, error) {
 		from := then
 		if sequence, _ := completes(index); sequence < size {
 			from = first
@@ -92,21 +92,21 @@ func splitAt(size uint64, first, then tlog.HashReader) tlog.HashReader {
 
 // begins holds an edge against one that the tree has later: it must be the beginning of
 // that tree.
-func (e edge) begins(later edge, r tlog.HashReader) error {
-	root, err := e.root()
-	grown, err2 := later.root()
-	proof, err3 := tlog.ProveTree(int64(later.size), int64(e.size), r)
+func (e Edge) Begins(later Edge, r tlog.HashReader) error {
+	root, err := e.Root()
+	grown, err2 := later.Root()
+	proof, err3 := tlog.ProveTree(int64(later.Size), int64(e.Size), r)
 	if err := errors.Join(err, err2, err3); err != nil {
 		return err
 	}
-	if err := tlog.CheckTree(proof, int64(later.size), grown, int64(e.size), root); err != nil {
+	if err := tlog.CheckTree(proof, int64(later.Size), grown, int64(e.Size), root); err != nil {
 		return fmt.Errorf("%w: %w", record.ErrDamaged, err)
 	}
 	return nil
 }
 
 // edgeAt reads the edge of the tree of a size.
-func edgeAt(size uint64, r tlog.HashReader) (edge, error) {
+func edgeAt(size uint64, r tlog.HashReader) (Edge, error) {
 	var indexes []int64
 	for level := 63; level >= 0; level-- {
 		if size>>level&1 == 1 {
@@ -114,7 +114,7 @@ func edgeAt(size uint64, r tlog.HashReader) (edge, error) {
 		}
 	}
 	hashes, err := r.ReadHashes(indexes)
-	return edge{size, hashes}, err
+	return Edge{size, hashes}, err
 }
 
 // completes says which record a stored hash stands with, and where in its value.
@@ -123,17 +123,17 @@ func completes(index int64) (sequence uint64, level int) {
 	return uint64(n+1)<<level - 1, level
 }
 
-func number(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
+func Number(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
 
 // readNumber reads what number wrote; anything else is 0 and false.
-func readNumber(b []byte) (uint64, bool) {
+func ReadNumber(b []byte) (uint64, bool) {
 	if len(b) != 8 {
 		return 0, false
 	}
 	return binary.BigEndian.Uint64(b), true
 }
 
-func joinHashes(hashes []tlog.Hash) []byte {
+func JoinHashes(hashes []tlog.Hash) []byte {
 	b := make([]byte, 0, tlog.HashSize*len(hashes))
 	for i := range hashes {
 		b = append(b, hashes[i][:]...)

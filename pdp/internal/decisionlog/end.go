@@ -17,70 +17,70 @@ import (
 )
 
 // end is the end of a log, as far as a reader can check it.
-type end struct {
-	edge         edge
-	time         time.Time // of the last record or checkpoint
-	note         []byte    // the last checkpoint
-	checkpointed uint64    // its size
-	unsigned     int64     // bytes of the lines behind it
+type Ending struct {
+	Edge         Edge
+	Time         time.Time // of the last record or checkpoint
+	Note         []byte    // the last checkpoint
+	Checkpointed uint64    // its size
+	Unsigned     int64     // bytes of the lines behind it
 }
 
 // checkTail reads the end of the active segment, as far as it is not below the
 // last checkpoint, and computes again what the tree says of it.
-func checkTail(tx *bbolt.Tx, s *segment, size uint64) (t end, err error) {
-	r, err := segmentHashes(tx, s.first)
+func CheckEnd(tx *bbolt.Tx, s *File, size uint64) (t Ending, err error) {
+	r, err := segmentHashes(tx, s.First)
 	if err != nil {
 		return t, err
 	}
-	from := s.first
+	from := s.First
 	var c Checkpoint
 	if _, v := tx.Bucket([]byte(format.BucketCheckpoints)).Cursor().Last(); v != nil {
-		verifier, err := note.NewVerifier(s.key)
+		verifier, err := note.NewVerifier(s.Key)
 		if err != nil {
 			return t, fmt.Errorf("%w: %w", record.ErrDamaged, err)
 		}
 		if c, err = ParseCheckpoint(bytes.Clone(v), note.VerifierList(verifier)); err != nil {
 			return t, fmt.Errorf("%w: %w", record.ErrDamaged, err)
 		}
-		if c.Size > size || c.Size < s.first {
+		if c.Size > size || c.Size < s.First {
 			return t, fmt.Errorf("%w: it has %d records and a checkpoint of %d", record.ErrDamaged, size, c.Size)
 		}
 		if root, err := tlog.TreeHash(int64(c.Size), r); err != nil || root != c.Root {
 			return t, errors.Join(fmt.Errorf("%w: the tree of %d is not the one that was signed", record.ErrDamaged, c.Size), err)
 		}
-		from = max(s.first, min(c.Size, size-1)) // the last record in any case
+		from = max(s.First, min(c.Size, size-1)) // the last record in any case
 	}
-	t = end{note: c.Note, checkpointed: c.Size, time: c.Time}
-	if t.edge, err = edgeAt(from, r); err != nil {
+	t = Ending{Note: c.Note, Checkpointed: c.Size, Time: c.Time}
+	if t.Edge, err = edgeAt(from, r); err != nil {
 		return t, err
 	}
 	return t, t.replay(tx, size)
 }
 
 // replay goes over the last records again, as when they were written.
-func (t *end) replay(tx *bbolt.Tx, size uint64) error {
-	for r, err := range storedFrom(tx, t.edge.size, size) {
+func (t *Ending) replay(tx *bbolt.Tx, size uint64) error {
+	for r, err := range storedFrom(tx, t.Edge.Size, size) {
 		if err != nil {
 			return err
 		}
 		if r.Line != nil && tlog.RecordHash(r.Line) != r.Leaf {
 			return fmt.Errorf("%w: record %d is not the one that was hashed", record.ErrDamaged, r.Sequence)
 		}
-		if !t.edge.extend(r.Leaf, r.hashes) {
+		if !t.Edge.extend(r.Leaf, r.hashes) {
 			return fmt.Errorf("%w: the tree does not hold record %d", record.ErrDamaged, r.Sequence)
 		}
-		if t.edge.size > t.checkpointed {
-			t.unsigned += int64(len(r.Line))
+		if t.Edge.Size > t.Checkpointed {
+			t.Unsigned += int64(len(r.Line))
 		}
-		if at, ok := timeOf(r.Line); ok && at.After(t.time) {
-			t.time = at
+		if at, ok := TimeOf(r.Line); ok && at.After(t.Time) {
+			t.Time = at
 		}
 	}
 	return nil
 }
 
 // timeOf reads the time of a line.
-func timeOf(line []byte) (time.Time, bool) {
+func TimeOf(line []byte) (time.Time, bool) {
 	var stamp struct {
 		Time string `json:"time"`
 	}
@@ -92,17 +92,17 @@ func timeOf(line []byte) (time.Time, bool) {
 }
 
 // edgeBefore reads the edge that a segment begins with.
-func edgeBefore(tx *bbolt.Tx, first uint64) (edge, error) {
+func EdgeBefore(tx *bbolt.Tx, first uint64) (Edge, error) {
 	hashes, err := splitHashes(tx.Bucket([]byte(format.BucketMeta)).Get([]byte(format.MetaEdge)))
 	if err == nil && len(hashes) != bits.OnesCount64(first) {
 		err = fmt.Errorf("%w: its edge has %d hashes, and it begins with record %d", record.ErrDamaged, len(hashes), first)
 	}
-	return edge{first, hashes}, err
+	return Edge{first, hashes}, err
 }
 
 // segmentHashes reads hashes from one segment alone: those before it from
 // its edge.
 func segmentHashes(tx *bbolt.Tx, first uint64) (tlog.HashReader, error) {
-	before, err := edgeBefore(tx, first)
-	return before.then(storedHashes(tx)), err
+	before, err := EdgeBefore(tx, first)
+	return before.Then(StoredHashes(tx)), err
 }

@@ -147,13 +147,13 @@ var allFaults = []fault{
 	// Its digest is on record, but as that of the sealed segment: it must not take its place.
 	{"an old file has the name of a new one", removes("redact"), func(t *testing.T, o operation) {
 		k := keep(t, memory(t))
-		steps, path := o.begin(k), segmentPath(k.data, 1)
+		steps, path := o.begin(k), Path(k.data, 1)
 		old, err := os.ReadFile(path)
 		k.ok(err)
 		for _, step := range steps {
 			k.ok(step(t.Context()))
 		}
-		k.ok(os.WriteFile(path+".0"+nextSuffix, old, 0o400))
+		k.ok(os.WriteFile(path+".0"+NextSuffix, old, 0o400))
 		k.reopen()
 		k.settle(o, true)
 	}},

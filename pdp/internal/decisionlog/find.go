@@ -16,16 +16,16 @@ func (r *Reader) Batch(line []byte) (batch record.Record, err error) {
 	if err != nil || item.BatchID() == "" {
 		return record.Record{}, err
 	}
-	s, err := r.find(item.Sequence)
+	s, err := r.FileOf(item.Sequence)
 	if errors.Is(err, ErrGone) { // dropped since the line was read
 		return record.Record{}, nil
 	}
 	if err != nil {
 		return record.Record{}, err
 	}
-	err = r.view(s, func(tx *bbolt.Tx) error {
+	err = r.View(s, func(tx *bbolt.Tx) error {
 		batch = record.Record{}
-		sequence, found := readNumber(tx.Bucket([]byte(format.BucketIDs)).Get([]byte(item.BatchID())))
+		sequence, found := ReadNumber(tx.Bucket([]byte(format.BucketIDs)).Get([]byte(item.BatchID())))
 		if !found || sequence >= item.Sequence {
 			return nil
 		}
@@ -51,7 +51,7 @@ func (r *Reader) Recorded(line []byte) (record.Recorded, error) {
 }
 
 // find finds the record of an id, or the one that has the question of that id.
-func find(id string, byID func(string) (record.Record, error)) (record.Record, error) {
+func FindQuestion(id string, byID func(string) (record.Record, error)) (record.Record, error) {
 	found, err := byID(id)
 	if !errors.Is(err, ErrNotFound) {
 		return found, err
@@ -69,10 +69,10 @@ func find(id string, byID func(string) (record.Record, error)) (record.Record, e
 }
 
 // Find is [Reader.ByID], which also finds the record that has the question of an id.
-func (r *Reader) Find(id string) (record.Record, error) { return find(id, r.ByID) }
+func (r *Reader) Find(id string) (record.Record, error) { return FindQuestion(id, r.ByID) }
 
 // Find is [Snapshot.ByID], which also finds the record that has the question of an id.
-func (s *Snapshot) Find(id string) (record.Record, error) { return find(id, s.ByID) }
+func (s *Snapshot) Find(id string) (record.Record, error) { return FindQuestion(id, s.ByID) }
 
 // Sieve makes a Sieve for lines of this log.
 func (r *Reader) Sieve(f record.Filter) *record.Sieve { return record.NewSieve(f, r.Recorded) }

@@ -18,7 +18,7 @@ import (
 const cutTry = "; put back what is missing, or see policy-service log begin --help"
 
 // begun returns an error if a directory without segments had a log.
-func begun(data string) error {
+func CheckNoneBegun(data string) error {
 	for _, name := range []string{format.KeyFile, format.PublicKeyFile, format.CheckpointFile, format.WitnessedFile} {
 		if _, err := os.Lstat(filepath.Join(data, name)); err == nil {
 			return fmt.Errorf("%w: %s is there, and no segment"+cutTry, ErrCut, name)
@@ -31,13 +31,13 @@ func begun(data string) error {
 
 // goesOn returns an error if the log ends before a checkpoint of it that stands outside of the segments, or is not of its
 // tree. A file that is not a checkpoint of this log counts as missing: whoever can write it can remove it, too.
-func (r *Reader) goesOn() error {
-	all := r.all()
+func (r *Reader) GoesOn() error {
+	all := r.Files()
 	if r.Partial() {
 		return nil
 	}
 	if len(all) == 0 {
-		return begun(r.data)
+		return CheckNoneBegun(r.data)
 	}
 	for _, name := range []string{format.WitnessedFile, format.CheckpointFile} {
 		signed, err := plainfile.Read(filepath.Join(r.data, name), format.MaxCheckpointBytes)
@@ -47,14 +47,14 @@ func (r *Reader) goesOn() error {
 		c, err := r.OfThisLog(signed)
 		newest := all[len(all)-1]
 		switch {
-		case err != nil || c.Size < newest.first: // older segments may be altered, or elsewhere
+		case err != nil || c.Size < newest.First: // older segments may be altered, or elsewhere
 			continue
 		case c.Size > r.Size():
 			return fmt.Errorf("%w: %s is of %d records, and the segments have %d"+cutTry, ErrCut, name, c.Size, r.Size())
 		}
 		var root tlog.Hash
-		err = r.view(newest, func(tx *bbolt.Tx) error {
-			hashes, err := segmentHashes(tx, newest.first)
+		err = r.View(newest, func(tx *bbolt.Tx) error {
+			hashes, err := segmentHashes(tx, newest.First)
 			if err == nil {
 				root, err = tlog.TreeHash(int64(c.Size), hashes)
 			}

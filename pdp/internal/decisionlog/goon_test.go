@@ -14,7 +14,7 @@ func TestReadersAskWhetherToGoOn(t *testing.T) {
 	l := mustOpen(t, memory(t), Options{})
 	const parts = 4
 	var entries []record.Entry
-	for n := range parts * readRecords {
+	for n := range parts * MostRecords {
 		entries = append(entries, entry(fmt.Sprint(n)))
 	}
 	mustAppend(t, l, entries...)
@@ -28,7 +28,7 @@ func TestReadersAskWhetherToGoOn(t *testing.T) {
 			return nil
 		},
 		"query": func(ctx context.Context) error {
-			_, err := l.Query(ctx, Query{Limit: parts * readRecords})
+			_, err := l.Query(ctx, Query{Limit: parts * MostRecords})
 			return err
 		},
 	} {

@@ -21,7 +21,7 @@ func (w *writer) putHead(meta *bbolt.Bucket, s *active, next *tail, o order) err
 	if o.nextKey != nil {
 		by = o.nextKey
 	}
-	head, err := by.headOf(s.number, next.edge, meta)
+	head, err := by.HeadOf(s.Number, next.Edge, meta)
 	if err != nil {
 		return err
 	}
@@ -31,7 +31,7 @@ func (w *writer) putHead(meta *bbolt.Bucket, s *active, next *tail, o order) err
 // settle ends the doubt. It returns the record that names what was in doubt, which must be written next; nil if there was
 // nothing.
 func (w *writer) settle() []*call {
-	from, to, cause := w.unsignedFrom(), w.tail.edge.size, w.tail.doubt
+	from, to, cause := w.unsignedFrom(), w.tail.Edge.Size, w.tail.doubt
 	w.tail.doubt = ""
 	if cause == "" || from >= to {
 		return nil
@@ -42,7 +42,7 @@ func (w *writer) settle() []*call {
 }
 
 // unsignedFrom is the first record that no checkpoint covers. What is in front of a segment is signed.
-func (w *writer) unsignedFrom() uint64 { return max(w.active.first, w.tail.checkpointed) }
+func (w *writer) unsignedFrom() uint64 { return max(w.active.First, w.tail.Checkpointed) }
 
 // crashed is the record of a start after a crash. size is how many records there were before the journal was read.
 func (w *writer) crashed(size uint64, replayed int) *call {

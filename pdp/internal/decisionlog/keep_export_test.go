@@ -77,7 +77,11 @@ func exportOf(ctx context.Context, l *Log, b *bytes.Buffer, o ExportOptions) (Ex
 	if _, err := l.Checkpoint(ctx); err != nil {
 		return Exported{}, err
 	}
-	s, err := l.snapshot()
+	last, err := l.LastCheckpoint()
+	if err != nil {
+		return Exported{}, err
+	}
+	s, err := l.SnapshotTo(last)
 	if err != nil {
 		return Exported{}, err
 	}

@@ -54,7 +54,7 @@ func TestHashesDoNotCrowdOutRecords(t *testing.T) {
 	k.append("a-1")
 	k.ok(k.log.Rotate(t.Context()))
 	for _, s := range k.log.Segments() {
-		gone, err := k.log.isRetired(s.First)
+		gone, err := k.log.IsRetired(s.First)
 		if k.ok(err); gone {
 			hashes += s.Size
 		} else {

@@ -290,7 +290,7 @@ func (k *kept) retirement(many int) *removal {
 
 // left are files of removals that nobody finished.
 func (k *kept) left() []string {
-	left, err := filepath.Glob(filepath.Join(k.data, format.LogDir, "*"+nextSuffix))
+	left, err := filepath.Glob(filepath.Join(k.data, format.LogDir, "*"+NextSuffix))
 	k.ok(err)
 	return left
 }

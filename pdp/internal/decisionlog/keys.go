@@ -25,17 +25,17 @@ import (
 const maxKeyFile = 16 << 20
 
 // key is a private key, with its public half as log.pub writes it, and the keys of MACs that are made of it.
-type key struct {
+type Key struct {
 	note.Signer
-	private, public string
+	Private, Public string
 	head            [sha256.Size]byte // of a segment: see [mark]
-	frames          journal.Key
+	Frames          journal.Key
 }
 
-func newKey(origin string) (key, error) {
+func NewKey(origin string) (Key, error) {
 	private, _, err := note.GenerateKey(rand.Reader, origin)
 	if err != nil {
-		return key{}, fmt.Errorf("making a key for %q: %w", origin, err)
+		return Key{}, fmt.Errorf("making a key for %q: %w", origin, err)
 	}
 	return parseKey(private)
 }
@@ -49,74 +49,74 @@ const (
 	framesLabel = "policy-service decision log: frames of the journal"
 )
 
-func parseKey(private string) (key, error) {
-	k := key{private: private}
+func parseKey(private string) (Key, error) {
+	k := Key{Private: private}
 	var err error
 	if k.Signer, err = note.NewSigner(private); err != nil {
-		return key{}, errNoKey
+		return Key{}, errNoKey
 	}
 	parts := strings.SplitN(private, "+", 5)
 	seed, err := base64.StdEncoding.DecodeString(parts[len(parts)-1])
 	if err != nil || len(seed) != 1+ed25519.SeedSize {
-		return key{}, errNoKey
+		return Key{}, errNoKey
 	}
 	seed = seed[1:]
 	public := ed25519.NewKeyFromSeed(seed).Public().(ed25519.PublicKey)
-	k.public, err = note.NewEd25519VerifierKey(k.Name(), public)
+	k.Public, err = note.NewEd25519VerifierKey(k.Name(), public)
 	head, err2 := hkdf.Key(sha256.New, seed, nil, headLabel, len(k.head))
-	frames, err3 := hkdf.Key(sha256.New, seed, nil, framesLabel, len(k.frames))
+	frames, err3 := hkdf.Key(sha256.New, seed, nil, framesLabel, len(k.Frames))
 	copy(k.head[:], head)
-	copy(k.frames[:], frames)
+	copy(k.Frames[:], frames)
 	return k, errors.Join(err, err2, err3)
 }
 
 // readKey reads a private key, unless strangers could have read it too.
-func readKey(name string) (key, error) {
+func readKey(name string) (Key, error) {
 	content, err := plainfile.ReadPrivate(name, maxKeyFile)
 	if err != nil {
-		return key{}, err
+		return Key{}, err
 	}
 	k, err := parseKey(strings.TrimSpace(string(content)))
 	if err != nil {
-		return key{}, fmt.Errorf("%s is %w", name, err)
+		return Key{}, fmt.Errorf("%s is %w", name, err)
 	}
 	return k, nil
 }
 
 // openKey reads the key in force, which the log says, and gives it its name and its public half their places.
-func openKey(data, inForce string) (key, error) {
+func OpenKey(data, inForce string) (Key, error) {
 	k, isNext, err := keyInForce(data, inForce)
 	name, next := filepath.Join(data, format.KeyFile), filepath.Join(data, format.NextKeyFile)
 	switch {
 	case err != nil:
-		return key{}, err
+		return Key{}, err
 	case isNext:
-		err = rename(next, name)
+		err = Rename(next, name)
 	default:
 		_ = os.Remove(next) // a rotation that came to nothing
 	}
-	return k, errors.Join(err, publish(data, k.public))
+	return k, errors.Join(err, PublishKey(data, k.Public))
 }
 
 // keyInForce reads the key in force. isNext says that it is still in the file of the next key, because a
 // crash came between the record of a new key and the renaming of its file.
-func keyInForce(data, inForce string) (k key, isNext bool, err error) {
+func keyInForce(data, inForce string) (k Key, isNext bool, err error) {
 	name := filepath.Join(data, format.KeyFile)
 	k, err = readKey(name)
-	if err == nil && (k.public == inForce || inForce == "") {
+	if err == nil && (k.Public == inForce || inForce == "") {
 		return k, false, nil
 	}
-	if next, nextErr := readKey(filepath.Join(data, format.NextKeyFile)); nextErr == nil && next.public == inForce {
+	if next, nextErr := readKey(filepath.Join(data, format.NextKeyFile)); nextErr == nil && next.Public == inForce {
 		return next, true, nil
 	}
 	if err != nil {
-		return key{}, false, fmt.Errorf("the private key of the log: %w; restore it from a backup", err)
+		return Key{}, false, fmt.Errorf("the private key of the log: %w; restore it from a backup", err)
 	}
-	return key{}, false, fmt.Errorf("%s is another key than the log was signed with (%s); restore that one", name, inForce)
+	return Key{}, false, fmt.Errorf("%s is another key than the log was signed with (%s); restore that one", name, inForce)
 }
 
 // publish adds a public key to log.pub if it is not there yet.
-func publish(data, public string) error {
+func PublishKey(data, public string) error {
 	keys, err := VerifierKeys(data)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -142,9 +142,9 @@ func CheckKey(data string) error {
 	r, err := OpenReader(data)
 	switch {
 	case err == nil:
-		err = errors.Join(r.goesOn(), r.Close())
+		err = errors.Join(r.GoesOn(), r.Close())
 	case errors.Is(err, fs.ErrNotExist):
-		err = begun(data)
+		err = CheckNoneBegun(data)
 	default:
 		err = nil // what is wrong with the log is no matter of keys
 	}
@@ -165,10 +165,10 @@ func CheckKey(data string) error {
 // cannot be read, as beside a server, it is the newest of log.pub, and "" if there is neither.
 func publicKeyInForce(data string) (string, error) {
 	if r, err := OpenReader(data); err == nil {
-		all, partial := r.all(), r.Partial()
+		all, partial := r.Files(), r.Partial()
 		_ = r.Close()
 		if !partial && len(all) > 0 {
-			return all[len(all)-1].key, nil
+			return all[len(all)-1].Key, nil
 		}
 	}
 	keys, err := VerifierKeys(data)

@@ -68,7 +68,7 @@ func open(data string, options Options, replay func(*writer) (int, error)) (*Log
 	if options = options.withDefaults(); options.Mode != Strict && options.Mode != BestEffort {
 		return nil, fmt.Errorf("there is no mode %q: try %s or %s", options.Mode, Strict, BestEffort)
 	}
-	r := newReader(data)
+	r := NewReader(data)
 	l := &Log{Reader: r, data: data, writer: newWriter(r, data, options)}
 	l.index = index.New(data, l, index.Options{RetryEvery: options.RetryEvery, OnError: options.On.Failure})
 	l.writer.told.index = l.index
@@ -77,7 +77,7 @@ func open(data string, options Options, replay func(*writer) (int, error)) (*Log
 		l.abandon()
 		return nil, fmt.Errorf("opening the decision log: %w", err)
 	}
-	if c, err := r.checkpointTo(r.Size()); err == nil {
+	if c, err := r.CheckpointTo(r.Size()); err == nil {
 		l.writer.told.signed.Store(&c)
 	}
 	l.origin = l.writer.key.Name()
@@ -104,17 +104,17 @@ func (l *Log) open(replay func(*writer) (int, error)) (err error) {
 		err = l.writer.checkEdge()
 	}
 	if err == nil {
-		err = l.goesOn()
+		err = l.GoesOn()
 	}
 	if err != nil {
 		return err
 	}
-	doubt, had := l.writer.tail.doubt, l.writer.tail.edge.size
+	doubt, had := l.writer.tail.doubt, l.writer.tail.Edge.Size
 	replayed, err := replay(l.writer)
 	if err != nil {
 		return err
 	}
-	l.before = l.writer.tail.time
+	l.before = l.writer.tail.Time
 	named := len(l.writer.tails)
 	calls := l.writer.settle()
 	l.found = l.writer.tails[named:]
@@ -255,7 +255,7 @@ func (l *Log) ByID(id string) (record.Record, error) {
 }
 
 // Find is [Log.ByID], which also finds the record that has the question of an id.
-func (l *Log) Find(id string) (record.Record, error) { return find(id, l.ByID) }
+func (l *Log) Find(id string) (record.Record, error) { return FindQuestion(id, l.ByID) }
 
 // barrierWait is how long a read waits whose caller sets no end. To fill takes milliseconds, unless the disk hangs.
 const barrierWait = 10 * time.Second

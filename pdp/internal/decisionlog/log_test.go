@@ -102,7 +102,7 @@ func verifyRemoved(t testing.TB, data string) (lines [][]byte) {
 	r, err := OpenReader(data)
 	must(t, err)
 	defer func() { _ = r.Close() }()
-	var e edge
+	var e Edge
 	roots := map[uint64]tlog.Hash{}
 	last := ""
 	for record, err := range r.Records(t.Context(), 0, r.Size()) {
@@ -115,21 +115,21 @@ func verifyRemoved(t testing.TB, data string) (lines [][]byte) {
 			Time     string
 		}
 		if record.Line == nil {
-			line.Sequence, line.Time = e.size, last
+			line.Sequence, line.Time = e.Size, last
 		} else if err := json.Unmarshal(record.Line, &line, json.MatchCaseInsensitiveNames(true)); err != nil {
 			t.Fatal(err)
 		} else if tlog.RecordHash(record.Line) != record.Leaf {
-			t.Fatalf("record %d: %s", e.size, record.Line)
+			t.Fatalf("record %d: %s", e.Size, record.Line)
 		}
-		if line.Sequence != e.size || record.Sequence != e.size || line.Time < last {
-			t.Fatalf("record %d: %s", e.size, record.Line)
+		if line.Sequence != e.Size || record.Sequence != e.Size || line.Time < last {
+			t.Fatalf("record %d: %s", e.Size, record.Line)
 		}
 		last = line.Time
-		want, err := tlog.StoredHashesForRecordHash(int64(e.size), record.Leaf, hashOf(e.hash))
-		if stored := e.add(nil, record.Leaf); err != nil || !bytes.Equal(stored, joinHashes(want)) {
+		want, err := tlog.StoredHashesForRecordHash(int64(e.Size), record.Leaf, HashOf(e.Hash))
+		if stored := e.Add(nil, record.Leaf); err != nil || !bytes.Equal(stored, JoinHashes(want)) {
 			t.Fatalf("%x are stored with record %d, want %x: %v", stored, line.Sequence, want, err)
 		}
-		roots[e.size], _ = e.root()
+		roots[e.Size], _ = e.Root()
 		lines = append(lines, record.Line)
 	}
 	if root, err := tlog.TreeHash(int64(r.Size()), r); err != nil || root != roots[r.Size()] {
@@ -265,7 +265,7 @@ func TestRotateKey(t *testing.T) {
 	t.Parallel()
 	data := memory(t)
 	l := mustOpen(t, data, Options{Origin: "pdp.example/log"})
-	old := l.writer.key.public
+	old := l.writer.key.Public
 	public, err := l.RotateKey(t.Context(), "")
 	if err != nil || public == old {
 		t.Fatal(public, err)
@@ -285,8 +285,8 @@ func TestRotateKey(t *testing.T) {
 	// As after a crash before the new key took the old one's place.
 	must(t, os.Rename(filepath.Join(data, format.KeyFile), filepath.Join(data, format.NextKeyFile)))
 	l = mustOpen(t, data, Options{})
-	if l.writer.key.public != public {
-		t.Errorf("the key is %s", l.writer.key.public)
+	if l.writer.key.Public != public {
+		t.Errorf("the key is %s", l.writer.key.Public)
 	}
 	must(t, l.Close())
 	verify(t, data)

@@ -18,7 +18,7 @@ const (
 )
 
 // readTails reads the tails that a segment names, and those before it.
-func readTails(tx *bbolt.Tx) (all []record.UnsignedTail) {
+func ReadTails(tx *bbolt.Tx) (all []record.UnsignedTail) {
 	c := tx.Bucket([]byte(format.BucketRecords)).Cursor()
 	for k, line := c.First(); k != nil; k, line = c.Next() {
 		if !bytes.Contains(line, []byte(`"`+format.EventUnsigned)) {
@@ -32,15 +32,15 @@ func readTails(tx *bbolt.Tx) (all []record.UnsignedTail) {
 }
 
 // headOf is the MAC of a segment, as format.go specifies it.
-func (k *key) headOf(segment uint64, e edge, meta *bbolt.Bucket) ([]byte, error) {
-	root, err := e.root()
+func (k *Key) HeadOf(segment uint64, e Edge, meta *bbolt.Bucket) ([]byte, error) {
+	root, err := e.Root()
 	version, journal := meta.Get([]byte(format.MetaFormat)), meta.Get([]byte(format.MetaJournal))
 	m := hmac.New(sha256.New, k.head[:])
-	for _, part := range [][]byte{number(segment), number(e.size), root[:], number(uint64(len(version))), version, number(uint64(len(journal))), journal} {
+	for _, part := range [][]byte{Number(segment), Number(e.Size), root[:], Number(uint64(len(version))), version, Number(uint64(len(journal))), journal} {
 		_, _ = m.Write(part)
 	}
 	last := byte(0)
-	if isClean(meta, e.size) {
+	if IsClean(meta, e.Size) {
 		last = 1
 	}
 	_, _ = m.Write([]byte{last})
@@ -49,14 +49,14 @@ func (k *key) headOf(segment uint64, e edge, meta *bbolt.Bucket) ([]byte, error)
 }
 
 // isClean reports whether a log of so many records was closed in good order.
-func isClean(meta *bbolt.Bucket, size uint64) bool {
-	clean, _ := readNumber(meta.Get([]byte(format.MetaClean)))
+func IsClean(meta *bbolt.Bucket, size uint64) bool {
+	clean, _ := ReadNumber(meta.Get([]byte(format.MetaClean)))
 	return clean == size && meta.Get([]byte(format.MetaJournal)) == nil
 }
 
 // doubt compares the head of a segment with the one that the key makes. It returns the cause if the head is not the writer's.
-func (k *key) doubt(segment uint64, e edge, meta *bbolt.Bucket) (cause string, err error) {
-	want, err := k.headOf(segment, e, meta)
+func (k *Key) Doubt(segment uint64, e Edge, meta *bbolt.Bucket) (cause string, err error) {
+	want, err := k.HeadOf(segment, e, meta)
 	if err != nil {
 		return "", err
 	}

@@ -165,10 +165,10 @@ func TestDamage(t *testing.T) {
 		mustAppend(t, l, entry(fmt.Sprint(i)))
 	}
 	var size int64
-	if err := errors.Join(l.writer.order(t.Context(), func() error { size = l.writer.active.size; return nil }), l.Close()); err != nil {
+	if err := errors.Join(l.writer.order(t.Context(), func() error { size = l.writer.active.Size; return nil }), l.Close()); err != nil {
 		t.Fatal(err)
 	}
-	name := segmentPath(data, 1)
+	name := Path(data, 1)
 	good, err := os.ReadFile(name)
 	must(t, err)
 	good = good[:size] // what comes after it is empty

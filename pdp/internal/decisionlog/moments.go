@@ -4,33 +4,33 @@ import ()
 
 // Snapshot is the log as of its newest checkpoint.
 func (l *Log) Snapshot() (*Snapshot, error) {
-	last, err := l.checkpointTo(l.Size())
+	last, err := l.CheckpointTo(l.Size())
 	if err != nil {
 		return nil, err
 	}
-	return l.snapshotTo(last)
+	return l.SnapshotTo(last)
 }
 
 // Settled is a snapshot that [Log.At] can give again, the very same, until some of its
 // content is removed. It ends before every removal that is under way, because a record
 // that is being removed can be there in one read and gone in the next.
 func (l *Log) Settled() (*Snapshot, error) {
-	last, err := l.checkpointTo(l.Size())
+	last, err := l.CheckpointTo(l.Size())
 	if err != nil {
 		return nil, err
 	}
 	// In this order: if a removal began before the checkpoint was read, its new file is
 	// still here, or the removal is done.
-	before, err := l.removalsBegan()
+	before, err := l.RemovalsBegan()
 	if err != nil {
 		return nil, err
 	}
 	if before < last.Size {
-		if last, err = l.checkpointTo(before); err != nil {
+		if last, err = l.CheckpointTo(before); err != nil {
 			return nil, err
 		}
 	}
-	return l.watched(last)
+	return l.Watched(last)
 }
 
 // At is the log as it was at a moment. It returns [ErrNotFound] if there was no such
@@ -39,9 +39,9 @@ func (l *Log) At(m Moment) (*Snapshot, error) {
 	if m.Size == 0 {
 		return nil, ErrNotFound
 	}
-	c, err := l.checkpointAt(m)
+	c, err := l.CheckpointAt(m)
 	if err != nil {
 		return nil, err
 	}
-	return l.watched(c)
+	return l.Watched(c)
 }

@@ -110,26 +110,26 @@ func (p *pager) notBefore(moment time.Time, size uint64) (uint64, error) {
 // there is none it is the end of the span.
 func (p *pager) firstFrom(from, to uint64) (at time.Time, sequence uint64, err error) {
 	for from < to {
-		s, err := p.reader.find(from)
+		s, err := p.reader.FileOf(from)
 		if err != nil {
 			if errors.Is(err, ErrGone) { // its segment was moved away
-				from = p.reader.all()[0].first
+				from = p.reader.Files()[0].First
 				continue
 			}
 			return at, 0, err
 		}
-		some, err := p.reader.lines(s, from, to, false, 1)
+		some, err := p.reader.Lines(s, from, to, false, 1)
 		if err != nil {
 			return at, 0, err
 		}
 		if len(some) > 0 {
-			at, ok := timeOf(some[0].Line)
+			at, ok := TimeOf(some[0].Line)
 			if !ok {
 				err = fmt.Errorf("record %d: %w: it has no time", some[0].Sequence, record.ErrDamaged)
 			}
 			return at, some[0].Sequence, err
 		}
-		from = p.reader.endOf(s)
+		from = p.reader.EndOf(s)
 	}
 	return at, to, nil
 }
@@ -152,9 +152,9 @@ func (p *pager) run(ctx context.Context) error {
 		if p.query.Newest {
 			at = p.high - 1
 		}
-		s, err := p.reader.find(at)
+		s, err := p.reader.FileOf(at)
 		if errors.Is(err, ErrGone) { // nothing is left of it, nor of any before
-			if p.low = p.reader.all()[0].first; p.query.Newest {
+			if p.low = p.reader.Files()[0].First; p.query.Newest {
 				return nil
 			}
 			continue
@@ -162,7 +162,7 @@ func (p *pager) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		low, high := max(p.low, s.first), min(p.high, p.reader.endOf(s))
+		low, high := max(p.low, s.First), min(p.high, p.reader.EndOf(s))
 		if err := p.segment(ctx, s, low, high); err != nil {
 			return err
 		}
@@ -177,12 +177,12 @@ func (p *pager) run(ctx context.Context) error {
 
 // segment takes what passes of the records of one segment in a span: where the
 // index reaches of those that it names, and otherwise of all.
-func (p *pager) segment(ctx context.Context, s *segment, low, high uint64) error {
+func (p *pager) segment(ctx context.Context, s *File, low, high uint64) error {
 	if len(p.terms) == 0 {
 		return p.all(ctx, s, low, high)
 	}
-	list, upTo := p.index.Candidates(index.Segment{Number: s.number, First: s.first, End: p.reader.endOf(s)}, p.terms)
-	first := func() error { return p.named(ctx, s, between(list, s.first, low, high)) }
+	list, upTo := p.index.Candidates(index.Segment{Number: s.Number, First: s.First, End: p.reader.EndOf(s)}, p.terms)
+	first := func() error { return p.named(ctx, s, between(list, s.First, low, high)) }
 	then := func() error { return p.all(ctx, s, max(low, upTo), high) }
 	if p.query.Newest {
 		first, then = then, first
@@ -205,7 +205,7 @@ func between(list []uint32, first, low, high uint64) []uint64 {
 }
 
 // named takes what passes of some records.
-func (p *pager) named(ctx context.Context, s *segment, sequences []uint64) error {
+func (p *pager) named(ctx context.Context, s *File, sequences []uint64) error {
 	if p.query.Newest {
 		slices.Reverse(sequences)
 	}
@@ -213,8 +213,8 @@ func (p *pager) named(ctx context.Context, s *segment, sequences []uint64) error
 		if paused, err := p.pause(ctx); paused || err != nil {
 			return err
 		}
-		n := min(len(sequences), max(16, p.query.Limit+1-len(p.page.Lines)), readRecords)
-		some, err := p.reader.pick(s, sequences[:n])
+		n := min(len(sequences), max(16, p.query.Limit+1-len(p.page.Lines)), MostRecords)
+		some, err := p.reader.Pick(s, sequences[:n])
 		if err == nil {
 			err = p.take(some)
 		}
@@ -238,7 +238,7 @@ func (p *pager) looked(sequence uint64) {
 
 // pause ends the page where it is if there is no more time for it. It has got on by then, if only by a part.
 func (p *pager) pause(ctx context.Context) (bool, error) {
-	err := mayGoOn(ctx)
+	err := MayGoOn(ctx)
 	late := errors.Is(err, context.DeadlineExceeded) || err == nil && p.query.Enough != nil && p.query.Enough()
 	if !late || p.page.Examined == 0 {
 		return false, err
@@ -250,12 +250,12 @@ func (p *pager) pause(ctx context.Context) (bool, error) {
 }
 
 // all takes what passes of all records in a span.
-func (p *pager) all(ctx context.Context, s *segment, low, high uint64) error {
+func (p *pager) all(ctx context.Context, s *File, low, high uint64) error {
 	for low < high && !p.page.More {
 		if paused, err := p.pause(ctx); paused || err != nil {
 			return err
 		}
-		some, err := p.reader.lines(s, low, high, p.query.Newest, readRecords)
+		some, err := p.reader.Lines(s, low, high, p.query.Newest, MostRecords)
 		if err == nil {
 			err = p.take(some)
 		}
@@ -296,25 +296,25 @@ func (p *pager) take(some []record.Record) error {
 // Layout implements [index.Source].
 func (l *Log) Layout() []index.Segment {
 	size := l.Size() // before the segments: they are added before it grows
-	all := l.all()
+	all := l.Files()
 	list := make([]index.Segment, len(all))
 	for i, s := range all {
-		end := max(size, s.first)
+		end := max(size, s.First)
 		if i+1 < len(all) {
-			end = all[i+1].first
+			end = all[i+1].First
 		}
-		list[i] = index.Segment{Number: s.number, First: s.first, End: end}
+		list[i] = index.Segment{Number: s.Number, First: s.First, End: end}
 	}
 	return list
 }
 
 // Terms implements [index.Source].
 func (l *Log) Terms(from, to uint64) ([]index.Record, error) {
-	s, err := l.find(from)
+	s, err := l.FileOf(from)
 	if err != nil {
 		return nil, err
 	}
-	some, err := l.lines(s, from, to, false, readRecords)
+	some, err := l.Lines(s, from, to, false, MostRecords)
 	out := make([]index.Record, len(some))
 	for i, r := range some {
 		out[i] = index.Record{Sequence: r.Sequence, Terms: termsOfLine(r.Line)}

@@ -94,7 +94,7 @@ func BenchmarkQueryMillion(b *testing.B) {
 	settled(b, l)
 	first, err := l.Get(1)
 	must(b, err)
-	begun, _ := timeOf(first.Line)
+	begun, _ := TimeOf(first.Line)
 	took := time.Since(begun)
 	b.Run("by=id", func(b *testing.B) {
 		var found bound.Passes

@@ -21,7 +21,7 @@ import (
 
 // A transaction of a reader ends after so many records, or bytes of them.
 const (
-	readRecords = 512
+	MostRecords = 512
 	readBytes   = 1 << 20
 )
 
@@ -32,8 +32,8 @@ func (r *Reader) Records(ctx context.Context, from, to uint64) iter.Seq2[record.
 	return func(yield func(record.Record, error) bool) {
 		to := min(to, r.Size())
 		for from < to {
-			some, err := r.some(from, to)
-			if err = errors.Join(err, mayGoOn(ctx)); err != nil {
+			some, err := r.Some(from, to)
+			if err = errors.Join(err, MayGoOn(ctx)); err != nil {
 				yield(record.Record{Sequence: from}, err)
 				return
 			}
@@ -48,12 +48,12 @@ func (r *Reader) Records(ctx context.Context, from, to uint64) iter.Seq2[record.
 }
 
 // some reads a few records of one segment, at least one.
-func (r *Reader) some(from, to uint64) (out []record.Record, err error) {
-	s, err := r.find(from)
+func (r *Reader) Some(from, to uint64) (out []record.Record, err error) {
+	s, err := r.FileOf(from)
 	if err != nil {
 		return nil, err
 	}
-	err = r.view(s, func(tx *bbolt.Tx) (err error) {
+	err = r.View(s, func(tx *bbolt.Tx) (err error) {
 		out, err = someOf(tx, from, to)
 		return err
 	})
@@ -67,7 +67,7 @@ func someOf(tx *bbolt.Tx, from, to uint64) (out []record.Record, err error) {
 			return out, err
 		}
 		r.Line = bytes.Clone(r.Line)
-		if out, size = append(out, r.Record), size+len(r.Line); len(out) == readRecords || size >= readBytes {
+		if out, size = append(out, r.Record), size+len(r.Line); len(out) == MostRecords || size >= readBytes {
 			break
 		}
 	}
@@ -86,13 +86,13 @@ type storedRecord struct {
 func storedFrom(tx *bbolt.Tx, from, to uint64) iter.Seq2[storedRecord, error] {
 	return func(yield func(storedRecord, error) bool) {
 		hashes, lines := tx.Bucket([]byte(format.BucketHashes)).Cursor(), tx.Bucket([]byte(format.BucketRecords)).Cursor()
-		key, stored := hashes.Seek(number(from))
-		lineKey, line := lines.Seek(number(from))
+		key, stored := hashes.Seek(Number(from))
+		lineKey, line := lines.Seek(Number(from))
 		if key == nil {
 			yield(storedRecord{}, fmt.Errorf("%w: record %d is not in it", record.ErrDamaged, from))
 		}
 		for ; key != nil && from < to; from++ {
-			if !bytes.Equal(key, number(from)) || len(stored) < tlog.HashSize {
+			if !bytes.Equal(key, Number(from)) || len(stored) < tlog.HashSize {
 				yield(storedRecord{}, fmt.Errorf("%w: it has no hash of record %d", record.ErrDamaged, from))
 				return
 			}
@@ -115,7 +115,7 @@ func storedFrom(tx *bbolt.Tx, from, to uint64) iter.Seq2[storedRecord, error] {
 
 // Get returns one record, with ErrGone where its content is gone.
 func (r *Reader) Get(sequence uint64) (record.Record, error) {
-	some, err := r.some(sequence, sequence+1)
+	some, err := r.Some(sequence, sequence+1)
 	if err != nil {
 		return record.Record{Sequence: sequence}, err
 	}
@@ -136,7 +136,7 @@ func (r *Reader) ByID(id string) (record.Record, error) {
 	var some []record.Record
 	none := fmt.Errorf("%w: %q", ErrNotFound, id)
 	err := r.newestFirst(none, false, func(tx *bbolt.Tx) (found bool, err error) {
-		sequence, found := readNumber(tx.Bucket([]byte(format.BucketIDs)).Get([]byte(id)))
+		sequence, found := ReadNumber(tx.Bucket([]byte(format.BucketIDs)).Get([]byte(id)))
 		if found {
 			some, err = someOf(tx, sequence, sequence+1)
 		}
@@ -152,9 +152,9 @@ func (r *Reader) ByID(id string) (record.Record, error) {
 // none, the error is none. While writing fails the active segment is closed: what is looked for may
 // yet be in another, unless all segments must be read.
 func (r *Reader) newestFirst(none error, all bool, look func(*bbolt.Tx) (found bool, err error)) error {
-	for _, s := range slices.Backward(r.all()) {
+	for _, s := range slices.Backward(r.Files()) {
 		found := false
-		err := r.view(s, func(tx *bbolt.Tx) (err error) { found, err = look(tx); return err })
+		err := r.View(s, func(tx *bbolt.Tx) (err error) { found, err = look(tx); return err })
 		if errors.Is(err, ErrUnavailable) && !all {
 			none = err
 		} else if err != nil || found {
@@ -166,18 +166,18 @@ func (r *Reader) newestFirst(none error, all bool, look func(*bbolt.Tx) (found b
 
 // ReadHashes implements [tlog.HashReader] over all segments.
 func (r *Reader) ReadHashes(indexes []int64) ([]tlog.Hash, error) {
-	return r.readHashes(indexes, func(s *segment, read func(hashOf) error) error {
-		return r.view(s, func(tx *bbolt.Tx) error { return read(storedHashes(tx)) })
+	return r.readHashes(indexes, func(s *File, read func(HashOf) error) error {
+		return r.View(s, func(tx *bbolt.Tx) error { return read(StoredHashes(tx)) })
 	})
 }
 
 // glance is [Reader.ReadHashes] that opens no segment: one that is not open is looked into, and only the pages that are
 // read are checked. To open it takes longer than to read a tile.
-func (r *Reader) glance(indexes []int64) ([]tlog.Hash, error) {
-	return r.readHashes(indexes, func(s *segment, read func(hashOf) error) error {
-		err := s.view(func(tx *bbolt.Tx) error { return read(storedHashes(tx)) })
+func (r *Reader) Glance(indexes []int64) ([]tlog.Hash, error) {
+	return r.readHashes(indexes, func(s *File, read func(HashOf) error) error {
+		err := s.View(func(tx *bbolt.Tx) error { return read(StoredHashes(tx)) })
 		if err == errClosed {
-			err = inFile(boltfile.Look(s.path, record.ErrDamaged, readerWait, func(f *pages.File) error {
+			err = inFile(boltfile.Look(s.Path, record.ErrDamaged, readerWait, func(f *pages.File) error {
 				hashes, found, err := f.Bucket(format.BucketHashes)
 				if err != nil || !found {
 					return errors.Join(fmt.Errorf("%w: it has no bucket %s", record.ErrDamaged, format.BucketHashes), err)
@@ -192,13 +192,13 @@ func (r *Reader) glance(indexes []int64) ([]tlog.Hash, error) {
 					}
 					return e.Key, e.Value, err
 				}))
-			}), s.path)
+			}), s.Path)
 		}
 		return err
 	})
 }
 
-func (r *Reader) readHashes(indexes []int64, in func(*segment, func(hashOf) error) error) ([]tlog.Hash, error) {
+func (r *Reader) readHashes(indexes []int64, in func(*File, func(HashOf) error) error) ([]tlog.Hash, error) {
 	out := make([]tlog.Hash, len(indexes))
 	for i := 0; i < len(indexes); {
 		sequence, _ := completes(indexes[i])
@@ -206,9 +206,9 @@ func (r *Reader) readHashes(indexes []int64, in func(*segment, func(hashOf) erro
 		if err != nil {
 			return nil, err
 		}
-		err = in(s, func(stored hashOf) error { // as many as stand in this segment one after the other
+		err = in(s, func(stored HashOf) error { // as many as stand in this segment one after the other
 			for ; i < len(indexes); i++ {
-				if sequence, _ := completes(indexes[i]); sequence < s.first || sequence >= end {
+				if sequence, _ := completes(indexes[i]); sequence < s.First || sequence >= end {
 					return nil
 				}
 				if out[i], err = stored(indexes[i]); err != nil {
@@ -225,7 +225,7 @@ func (r *Reader) readHashes(indexes []int64, in func(*segment, func(hashOf) erro
 }
 
 // storedHashes reads hashes of a segment.
-func storedHashes(tx *bbolt.Tx) hashOf {
+func StoredHashes(tx *bbolt.Tx) HashOf {
 	c := tx.Bucket([]byte(format.BucketHashes)).Cursor()
 	return hashesFrom(func(to []byte) (key, value []byte, err error) {
 		if to == nil {
@@ -239,7 +239,7 @@ func storedHashes(tx *bbolt.Tx) hashOf {
 
 // hashesFrom reads hashes in a bucket, in which seek goes to a key, or to the next one if it is nil. Those of one record
 // after the other need no search.
-func hashesFrom(seek func(to []byte) (key, value []byte, err error)) hashOf {
+func hashesFrom(seek func(to []byte) (key, value []byte, err error)) HashOf {
 	var at uint64 // the record after the one that the cursor stands on
 	var wanted [8]byte
 	return func(index int64) (tlog.Hash, error) {
@@ -266,16 +266,16 @@ func hashesFrom(seek func(to []byte) (key, value []byte, err error)) hashOf {
 // both included, in order.
 func (r *Reader) Checkpoints(ctx context.Context, from, to uint64) iter.Seq2[Checkpoint, error] {
 	return func(yield func(Checkpoint, error) bool) {
-		for _, s := range r.all() {
-			after := append(number(from), make([]byte, 8)...)
+		for _, s := range r.Files() {
+			after := append(Number(from), make([]byte, 8)...)
 			for more := true; more; {
 				var some []Checkpoint
-				err := r.view(s, func(tx *bbolt.Tx) (err error) {
+				err := r.View(s, func(tx *bbolt.Tx) (err error) {
 					some, after, err = someCheckpoints(tx, after, to)
 					return err
 				})
-				more = len(some) == readRecords
-				if err = errors.Join(err, mayGoOn(ctx)); err != nil {
+				more = len(some) == MostRecords
+				if err = errors.Join(err, MayGoOn(ctx)); err != nil {
 					yield(Checkpoint{}, err)
 					return
 				}
@@ -292,7 +292,7 @@ func (r *Reader) Checkpoints(ctx context.Context, from, to uint64) iter.Seq2[Che
 // someCheckpoints reads a few, from a key, and returns the key to go on with.
 func someCheckpoints(tx *bbolt.Tx, after []byte, to uint64) (out []Checkpoint, next []byte, err error) {
 	c := tx.Bucket([]byte(format.BucketCheckpoints)).Cursor()
-	for k, v := c.Seek(after); k != nil && len(out) < readRecords; k, v = c.Next() {
+	for k, v := c.Seek(after); k != nil && len(out) < MostRecords; k, v = c.Next() {
 		checkpoint, err := ParseCheckpoint(bytes.Clone(v), nil)
 		if err != nil {
 			return out, after, fmt.Errorf("%w: %w", record.ErrDamaged, err)
@@ -308,17 +308,17 @@ func someCheckpoints(tx *bbolt.Tx, after []byte, to uint64) (out []Checkpoint, n
 // LastCheckpoint is the newest stored checkpoint. It counts even if it covers more records
 // than there are: then it is the evidence that the end of the log was cut off. If a segment
 // cannot be read, neither can what it says.
-func (r *Reader) LastCheckpoint() (Checkpoint, error) { return r.checkpointTo(math.MaxUint64) }
+func (r *Reader) LastCheckpoint() (Checkpoint, error) { return r.CheckpointTo(math.MaxUint64) }
 
 // checkpointTo is the newest stored checkpoint of no more than so many records. While writing
 // fails the active segment is closed. Then it is the newest one of the sealed segments, which
 // are there to be read, unless size leaves none out.
-func (r *Reader) checkpointTo(size uint64) (last Checkpoint, err error) {
+func (r *Reader) CheckpointTo(size uint64) (last Checkpoint, err error) {
 	none := fmt.Errorf("%w: there is no checkpoint yet", ErrNotFound)
 	err = r.newestFirst(none, size == math.MaxUint64, func(tx *bbolt.Tx) (found bool, err error) {
 		c := tx.Bucket([]byte(format.BucketCheckpoints)).Cursor()
 		for k, v := c.Last(); k != nil; k, v = c.Prev() {
-			if n, ok := readNumber(k[:min(8, len(k))]); !ok || n <= size {
+			if n, ok := ReadNumber(k[:min(8, len(k))]); !ok || n <= size {
 				last, err = ParseCheckpoint(bytes.Clone(v), nil)
 				return true, err
 			}
@@ -337,7 +337,7 @@ func WithTurns(ctx context.Context, goOn func(context.Context) error) context.Co
 }
 
 // mayGoOn is called between two parts, while no transaction is open.
-func mayGoOn(ctx context.Context) error {
+func MayGoOn(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -348,17 +348,17 @@ func mayGoOn(ctx context.Context) error {
 }
 
 // endOf is where a segment ends, and where the next begins.
-func (r *Reader) endOf(s *segment) uint64 {
-	all := r.all()
+func (r *Reader) EndOf(s *File) uint64 {
+	all := r.Files()
 	if i := slices.Index(all, s); i >= 0 && i+1 < len(all) {
-		return all[i+1].first
+		return all[i+1].First
 	}
 	return r.Size()
 }
 
 // before puts a cursor on the last record before a sequence, to go back from there.
 func before(c *bbolt.Cursor, sequence uint64) (k, line []byte, step func() (k, v []byte)) {
-	if k, _ = c.Seek(number(sequence)); k == nil {
+	if k, _ = c.Seek(Number(sequence)); k == nil {
 		k, line = c.Last()
 	} else {
 		k, line = c.Prev()
@@ -367,12 +367,12 @@ func before(c *bbolt.Cursor, sequence uint64) (k, line []byte, step func() (k, v
 }
 
 // pick reads those of some records of a segment that have content.
-func (r *Reader) pick(s *segment, sequences []uint64) (out []record.Record, err error) {
-	err = r.view(s, func(tx *bbolt.Tx) error {
+func (r *Reader) Pick(s *File, sequences []uint64) (out []record.Record, err error) {
+	err = r.View(s, func(tx *bbolt.Tx) error {
 		out = nil
 		b := tx.Bucket([]byte(format.BucketRecords))
 		for _, n := range sequences {
-			if text := b.Get(number(n)); text != nil {
+			if text := b.Get(Number(n)); text != nil {
 				out = append(out, record.Record{Sequence: n, Line: bytes.Clone(text)})
 			}
 		}
@@ -383,17 +383,17 @@ func (r *Reader) pick(s *segment, sequences []uint64) (out []record.Record, err 
 
 // lines reads records with content of one segment in a span, the first ones or the
 // last ones, a few of them. None means that there are none.
-func (r *Reader) lines(s *segment, low, high uint64, newest bool, limit int) (out []record.Record, err error) {
-	err = r.view(s, func(tx *bbolt.Tx) error {
+func (r *Reader) Lines(s *File, low, high uint64, newest bool, limit int) (out []record.Record, err error) {
+	err = r.View(s, func(tx *bbolt.Tx) error {
 		out = nil
 		c := tx.Bucket([]byte(format.BucketRecords)).Cursor()
-		k, text := c.Seek(number(low))
+		k, text := c.Seek(Number(low))
 		step := c.Next
 		if newest {
 			k, text, step = before(c, high)
 		}
 		for size := 0; k != nil && len(out) < limit && size < readBytes; k, text = step() {
-			sequence, ok := readNumber(k)
+			sequence, ok := ReadNumber(k)
 			if !ok || sequence < low || sequence >= high {
 				break
 			}

@@ -28,29 +28,29 @@ type Reader struct {
 	size    atomic.Uint64
 
 	mu       sync.RWMutex
-	segments []*segment // those with records, in order
+	segments []*File // those with records, in order
 	// unfilled gets what only the journal has. It is nil if nobody asks.
 	unfilled *Unfilled
 
-	opening sync.Mutex // of sealed ones; taken before a segment's own
+	Opening sync.Mutex // of sealed ones; taken before a segment's own
 }
 
 // keptOpen is how many sealed segments stay open after they were read.
-const keptOpen = 8
+const KeptOpen = 8
 
 // readerWait is how long a reader waits for a segment somebody else is opening.
 const readerWait = 100 * time.Millisecond
 
 // newReader returns a reader of the log in a data directory, which has nothing before [Reader.scan].
-func newReader(data string) *Reader { return &Reader{data: data} }
+func NewReader(data string) *Reader { return &Reader{data: data} }
 
 // OpenReader opens the log in a data directory to read it. While another
 // process writes to it, what is in its active segment is not to be had: then
 // [Reader.Size] is where that begins, and Partial is true.
 func OpenReader(data string) (*Reader, error) {
-	r := newReader(data)
+	r := NewReader(data)
 	r.unfilled = &Unfilled{}
-	if err := r.scan(); err != nil {
+	if err := r.Scan(); err != nil {
 		_ = r.Close()
 		return nil, err
 	}
@@ -58,20 +58,20 @@ func OpenReader(data string) (*Reader, error) {
 }
 
 // scan finds the segments.
-func (r *Reader) scan() error {
+func (r *Reader) Scan() error {
 	entries, err := os.ReadDir(filepath.Join(r.data, format.LogDir))
 	if err != nil {
 		return fmt.Errorf("reading the log: %w", err)
 	}
 	partial := false
-	var found []*segment
+	var found []*File
 	var size uint64
 	for _, e := range entries { // in the order of their names, which is that of their numbers
-		n, ok := segmentNumber(e.Name())
+		n, ok := NumberIn(e.Name())
 		if !ok {
 			continue
 		}
-		s := newFile(r.data, n)
+		s := NewFile(r.data, n)
 		end, err := r.look(s)
 		if errors.Is(err, ErrLocked) {
 			partial = true
@@ -98,26 +98,26 @@ func (r *Reader) scan() error {
 
 // follows says whether s stands where it should. The lowest may be missing:
 // they can be moved to an archive.
-func follows(found []*segment, size uint64, s *segment) error {
+func follows(found []*File, size uint64, s *File) error {
 	if len(found) == 0 {
 		return nil
 	}
-	if last := found[len(found)-1]; s.number != last.number+1 || s.first != size {
+	if last := found[len(found)-1]; s.Number != last.Number+1 || s.First != size {
 		return fmt.Errorf("%w: segment %d begins with record %d, the one before it is %d and ends before %d",
-			record.ErrDamaged, s.number, s.first, last.number, size)
+			record.ErrDamaged, s.Number, s.First, last.Number, size)
 	}
 	return nil
 }
 
 // look opens a segment for a moment.
-func (r *Reader) look(s *segment) (end uint64, err error) {
-	err = boltfile.Look(s.path, record.ErrDamaged, readerWait, func(f *pages.File) (err error) {
+func (r *Reader) look(s *File) (end uint64, err error) {
+	err = boltfile.Look(s.Path, record.ErrDamaged, readerWait, func(f *pages.File) (err error) {
 		if end, err = s.readMeta(f); err == nil && end > 0 && r.unfilled != nil { // while no server can start
 			err = r.unfilled.look(r.data, s)
 		}
 		return err
 	})
-	return end, inFile(err, s.path)
+	return end, inFile(err, s.Path)
 }
 
 // Unfilled is what only the journal of a log has, because a crash left it there: answered, and in no segment. The next
@@ -128,16 +128,16 @@ type Unfilled struct {
 }
 
 // look asks the journal of a segment. Without the private key it does not say who wrote the frames.
-func (u *Unfilled) look(data string, s *segment) error {
-	on := s.journal
-	if *u = (Unfilled{}); on == (journaled{}) || on.aside != 0 {
+func (u *Unfilled) look(data string, s *File) error {
+	on := s.Journal
+	if *u = (Unfilled{}); on == (Journaled{}) || on.Aside != 0 {
 		return nil
 	}
 	var key *journal.Key
-	if k, _, err := keyInForce(data, s.key); err == nil {
-		key = &k.frames
+	if k, _, err := keyInForce(data, s.Key); err == nil {
+		key = &k.Frames
 	}
-	read, err := journal.Read(filepath.Join(data, format.LogDir), on.id, on.number, key)
+	read, err := journal.Read(filepath.Join(data, format.LogDir), on.ID, on.Number, key)
 	if damage := (*journal.Damage)(nil); errors.As(err, &damage) {
 		u.Damage = damage.Error()
 	} else if err != nil {
@@ -158,12 +158,12 @@ func (r *Reader) Unfilled() *Unfilled {
 
 // open opens a sealed segment. Once one was looked through it is not again, as long as it
 // is the same file.
-func (r *Reader) open(s *segment) error {
+func (r *Reader) open(s *File) error {
 	use, info := boltfile.ToRead, s.sound
-	if named, err := os.Stat(s.path); err == nil && unchanged(named, s.sound) {
+	if named, err := os.Stat(s.Path); err == nil && unchanged(named, s.sound) {
 		use = boltfile.ToReadAgain
 	}
-	db, err := openFile(s.path, use, bbolt.Options{
+	db, err := OpenFile(s.Path, use, bbolt.Options{
 		Timeout: readerWait,
 		OpenFile: func(name string, flag int, mode os.FileMode) (*os.File, error) {
 			f, err := plainfile.OpenFile(name, flag, mode)
@@ -188,21 +188,21 @@ func unchanged(a, b os.FileInfo) bool {
 }
 
 // view reads a segment, and opens it where it is not open.
-func (r *Reader) view(s *segment, f func(*bbolt.Tx) error) error {
+func (r *Reader) View(s *File, f func(*bbolt.Tx) error) error {
 	for {
 		if err := r.ready(s); err != nil {
 			return err
 		}
-		if err := s.view(f); err != errClosed { // another reader needed its place meanwhile
+		if err := s.View(f); err != errClosed { // another reader needed its place meanwhile
 			return err
 		}
 	}
 }
 
 // ready opens a sealed segment, and closes the one that was not read for longest.
-func (r *Reader) ready(s *segment) error {
-	r.opening.Lock()
-	defer r.opening.Unlock()
+func (r *Reader) ready(s *File) error {
+	r.Opening.Lock()
+	defer r.Opening.Unlock()
 	s.mu.RLock()
 	open, active := s.db != nil, s.active
 	s.mu.RUnlock()
@@ -210,9 +210,9 @@ func (r *Reader) ready(s *segment) error {
 	if open || active {
 		return nil
 	}
-	var oldest *segment
+	var oldest *File
 	n := 0
-	for _, other := range r.all() {
+	for _, other := range r.Files() {
 		other.mu.RLock()
 		if other.db != nil && !other.active {
 			if n++; oldest == nil || other.used.Before(oldest.used) {
@@ -221,36 +221,36 @@ func (r *Reader) ready(s *segment) error {
 		}
 		other.mu.RUnlock()
 	}
-	if n >= keptOpen {
-		_ = oldest.close()
+	if n >= KeptOpen {
+		_ = oldest.Close()
 	}
 	return r.open(s)
 }
 
-func (r *Reader) all() []*segment {
+func (r *Reader) Files() []*File {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return r.segments // replaced as a whole, never written to
 }
 
 // add makes a new segment visible.
-func (r *Reader) add(s *segment) {
+func (r *Reader) Add(s *File) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.segments = append(slices.Clone(r.segments), s)
 }
 
 // find is the segment that holds a sequence.
-func (r *Reader) find(sequence uint64) (*segment, error) {
+func (r *Reader) FileOf(sequence uint64) (*File, error) {
 	s, _, err := r.findSpan(sequence)
 	return s, err
 }
 
 // findSpan is the segment that holds a sequence, and the sequence before which it ends now.
-func (r *Reader) findSpan(sequence uint64) (s *segment, end uint64, err error) {
+func (r *Reader) findSpan(sequence uint64) (s *File, end uint64, err error) {
 	size := r.size.Load() // before the segments: they are added before it grows
-	all := r.all()
-	i, exact := slices.BinarySearchFunc(all, sequence, func(s *segment, n uint64) int { return cmp.Compare(s.first, n) })
+	all := r.Files()
+	i, exact := slices.BinarySearchFunc(all, sequence, func(s *File, n uint64) int { return cmp.Compare(s.First, n) })
 	switch {
 	case sequence >= size:
 		return nil, 0, fmt.Errorf("record %d: %w", sequence, ErrNotFound)
@@ -260,7 +260,7 @@ func (r *Reader) findSpan(sequence uint64) (s *segment, end uint64, err error) {
 		return nil, 0, fmt.Errorf("record %d: %w: its segment is not here", sequence, ErrGone)
 	}
 	if end = size; i < len(all) {
-		end = min(end, all[i].first)
+		end = min(end, all[i].First)
 	}
 	return all[i-1], end, nil
 }
@@ -269,23 +269,23 @@ func (r *Reader) findSpan(sequence uint64) (s *segment, end uint64, err error) {
 func (r *Reader) Size() uint64 { return r.size.Load() }
 
 // setSize makes the records below a sequence visible.
-func (r *Reader) setSize(size uint64) { r.size.Store(size) }
+func (r *Reader) SetSize(size uint64) { r.size.Store(size) }
 
 // Partial says whether another process holds the active segment.
 func (r *Reader) Partial() bool { return r.partial.Load() }
 
 // Close closes what is open.
 func (r *Reader) Close() (err error) {
-	r.opening.Lock()
-	defer r.opening.Unlock()
-	for _, s := range r.all() {
-		err = errors.Join(err, s.close())
+	r.Opening.Lock()
+	defer r.Opening.Unlock()
+	for _, s := range r.Files() {
+		err = errors.Join(err, s.Close())
 	}
 	return err
 }
 
 // Segment is a segment as a reader sees it.
-type Segment struct {
+type Info struct {
 	Number  uint64
 	Path    string
 	First   uint64
@@ -295,21 +295,21 @@ type Segment struct {
 }
 
 // Segments lists the segments in order.
-func (r *Reader) Segments() []Segment {
-	all, end := r.all(), r.Size()
-	list := make([]Segment, len(all))
+func (r *Reader) Segments() []Info {
+	all, end := r.Files(), r.Size()
+	list := make([]Info, len(all))
 	for i, s := range slices.Backward(all) {
-		list[i] = Segment{
-			Number:  s.number,
-			Path:    s.path,
-			First:   s.first,
-			Records: end - s.first,
+		list[i] = Info{
+			Number:  s.Number,
+			Path:    s.Path,
+			First:   s.First,
+			Records: end - s.First,
 			Sealed:  i < len(all)-1 || r.partial.Load(),
 		}
-		if info, err := os.Stat(s.path); err == nil {
+		if info, err := os.Stat(s.Path); err == nil {
 			list[i].Size = info.Size()
 		}
-		end = s.first
+		end = s.First
 	}
 	return list
 }

@@ -71,7 +71,7 @@ func (l *Log) redact(ctx context.Context, caller, reason string, passGone bool, 
 
 // redacted is a record that is to go.
 type redacted struct {
-	segment    Segment
+	segment    Info
 	sequence   uint64
 	id, tenant string
 }
@@ -111,13 +111,13 @@ func (l *Log) redaction(caller, reason string, group []redacted) *removal {
 		return all
 	}
 	return &removal{
-		log: l, event: format.EventRedacted, segments: []Segment{group[0].segment}, keep: without(group),
+		log: l, event: format.EventRedacted, segments: []Info{group[0].segment}, keep: without(group),
 		details: details, tenant: group[0].tenant, caller: caller,
 	}
 }
 
 // sealed returns the segment of a record, and seals it first if it is active.
-func (l *Log) sealed(ctx context.Context, sequence uint64) (Segment, error) {
+func (l *Log) sealed(ctx context.Context, sequence uint64) (Info, error) {
 	for range 2 {
 		for _, segment := range l.Segments() {
 			if segment.Sealed && segment.First <= sequence && sequence-segment.First < segment.Records {
@@ -125,17 +125,17 @@ func (l *Log) sealed(ctx context.Context, sequence uint64) (Segment, error) {
 			}
 		}
 		if err := l.Rotate(ctx); err != nil {
-			return Segment{}, err
+			return Info{}, err
 		}
 	}
-	return Segment{}, fmt.Errorf("%w: record %d is in no segment", record.ErrDamaged, sequence)
+	return Info{}, fmt.Errorf("%w: record %d is in no segment", record.ErrDamaged, sequence)
 }
 
 // without keeps all of a segment but some records' lines.
 func without(group []redacted) keeping {
 	gone := map[string]bool{}
 	for _, one := range group {
-		gone[string(number(one.sequence))] = true
+		gone[string(Number(one.sequence))] = true
 	}
 	return func(bucket, key, value []byte) []byte {
 		if string(bucket) == format.BucketRecords && gone[string(key)] {

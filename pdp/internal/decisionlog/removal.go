@@ -87,7 +87,7 @@ type keeping func(bucket, key, value []byte) []byte
 type removal struct {
 	log      *Log
 	event    string
-	segments []Segment
+	segments []Info
 	keep     keeping
 	// details make those of the admin records, given the new files.
 	details func([]SegmentFile) []any
@@ -138,17 +138,17 @@ func (r *removal) write(ctx context.Context) (err error) {
 }
 
 // writeOne checks a segment, and writes its new file. Both read one and the same open file, as the old digest does.
-func (r *removal) writeOne(ctx context.Context, segment Segment, tree edge) (err error) {
-	next := fmt.Sprintf("%s.%d%s", segment.Path, r.log.Size(), nextSuffix)
-	sealed, err := r.log.find(segment.First)
+func (r *removal) writeOne(ctx context.Context, info Info, tree Edge) (err error) {
+	next := fmt.Sprintf("%s.%d%s", info.Path, r.log.Size(), NextSuffix)
+	sealed, err := r.log.FileOf(info.First)
 	if err == nil {
-		err = sealed.retire() // sealed a moment ago, it may be locked by this process still
+		err = sealed.Retire() // sealed a moment ago, it may be locked by this process still
 	}
 	if err != nil {
 		return err
 	}
 	var old *os.File
-	db, err := openFile(segment.Path, boltfile.ToRead, bbolt.Options{
+	db, err := OpenFile(info.Path, boltfile.ToRead, bbolt.Options{
 		Timeout: lockWait,
 		OpenFile: func(name string, flag int, mode os.FileMode) (_ *os.File, err error) {
 			old, err = plainfile.OpenFile(name, flag, mode)
@@ -159,14 +159,14 @@ func (r *removal) writeOne(ctx context.Context, segment Segment, tree edge) (err
 		return err
 	}
 	file := SegmentFile{
-		Segment: segment.Number,
-		File:    filepath.Base(segment.Path),
-		First:   segment.First,
-		Records: segment.Records,
+		Segment: info.Number,
+		File:    filepath.Base(info.Path),
+		First:   info.First,
+		Records: info.Records,
 	}
-	err = guard(func() error {
+	err = Guard(func() error {
 		return db.View(func(tx *bbolt.Tx) error {
-			if err := r.check(ctx, tx, segment, tree); err != nil {
+			if err := r.check(ctx, tx, info, tree); err != nil {
 				return err
 			}
 			return rewrite(tx, next, r.keep)
@@ -191,39 +191,39 @@ func (r *removal) writeOne(ctx context.Context, segment Segment, tree edge) (err
 
 // check makes the tree of a sealed segment again, from its edge and its lines, and compares it with the tree that the writer
 // has in memory.
-func (r *removal) check(ctx context.Context, tx *bbolt.Tx, sealed Segment, tree edge) error {
-	before, err := edgeBefore(tx, sealed.First)
+func (r *removal) check(ctx context.Context, tx *bbolt.Tx, sealed Info, tree Edge) error {
+	before, err := EdgeBefore(tx, sealed.First)
 	if err != nil {
 		return err
 	}
-	end, w := sealed.First+sealed.Records, &walker{edge: before.clone(), visit: func(record.Record) error { return nil }}
-	for err == nil && w.edge.size < end {
-		err = w.segment(ctx, tx, end)
+	end, w := sealed.First+sealed.Records, &Walker{Edge: before.Clone(), Visit: func(record.Record) error { return nil }}
+	for err == nil && w.Edge.Size < end {
+		err = w.Read(ctx, tx, end)
 	}
 	if err != nil {
 		return err
 	}
-	own := storedHashes(tx)
-	if err := w.edge.begins(tree, before.then(splitAt(end, own, r.log.Reader))); err != nil {
+	own := StoredHashes(tx)
+	if err := w.Edge.Begins(tree, before.Then(SplitAt(end, own, r.log.Reader))); err != nil {
 		return fmt.Errorf("records %d to %d are not those that were written: %w", sealed.First, end-1, err)
 	}
 	return r.explain(ctx, w)
 }
 
 // explain looks for the records of the redactions in a segment. It fails if a line is missing without one.
-func (r *removal) explain(ctx context.Context, w *walker) error {
-	q := Query{Filter: record.Filter{Event: format.EventRedacted}, Cursor: w.edge.size, Limit: redactedAtOnce}
-	for more := len(w.gone) > 0; more; {
+func (r *removal) explain(ctx context.Context, w *Walker) error {
+	q := Query{Filter: record.Filter{Event: format.EventRedacted}, Cursor: w.Edge.Size, Limit: redactedAtOnce}
+	for more := len(w.Gone) > 0; more; {
 		page, err := r.log.Query(ctx, q)
 		for _, line := range page.Lines {
-			err = errors.Join(err, w.removed.take(line))
+			err = errors.Join(err, w.Removed.Take(line))
 		}
 		if err != nil {
 			return err
 		}
 		q.Cursor, more = page.Next, page.More
 	}
-	return w.explained()
+	return w.Explained()
 }
 
 // record puts the removal on record, with the files that will be there.
@@ -264,15 +264,15 @@ func (r *removal) replace(ctx context.Context) error {
 }
 
 // exchange replaces a segment, and no index keeps its content.
-func (r *removals) exchange(segment uint64, next string) error {
-	delete(r.contents, segment)
-	path := segmentPath(r.log.data, segment)
+func (r *removals) exchange(number uint64, next string) error {
+	delete(r.contents, number)
+	path := Path(r.log.data, number)
 	// The disk gets the old file back, which takes milliseconds, when no process holds it any more: after the locks.
 	old, err := plainfile.Open(path)
 	if err != nil {
 		return err
 	}
-	err = r.log.index.Without(segment, func() error { return r.log.replace(segment, next) })
+	err = r.log.index.Without(number, func() error { return r.log.replace(number, next) })
 	return errors.Join(err, old.Close(), plainfile.SyncDir(filepath.Dir(path)))
 }
 
@@ -307,7 +307,7 @@ func (r *removals) finishAll(ctx context.Context) error {
 		return err
 	}
 	for _, entry := range entries {
-		segment, size, ok := isNext(entry.Name())
+		segment, size, ok := CutNext(entry.Name())
 		if !ok {
 			continue
 		}

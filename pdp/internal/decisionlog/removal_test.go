@@ -50,27 +50,27 @@ func TestNothingIsRemovedFromAnAlteredSegment(t *testing.T) {
 	}
 	last := func(v []byte) []byte { v[len(v)-1] ^= 1; return v }
 	tests := map[string]change{
-		"a line": put(format.BucketRecords, number(5), func(v []byte) []byte { return bytes.Replace(v, []byte("subject-of"), []byte("subject-oF"), 1) }),
+		"a line": put(format.BucketRecords, Number(5), func(v []byte) []byte { return bytes.Replace(v, []byte("subject-of"), []byte("subject-oF"), 1) }),
 		"a line and its hash": func(t *testing.T, tx *bbolt.Tx) {
-			put(format.BucketRecords, number(5), func(v []byte) []byte { return bytes.Replace(v, []byte("subject-of"), []byte("subject-oF"), 1) })(t, tx)
-			e, err := edgeBefore(tx, 3)
+			put(format.BucketRecords, Number(5), func(v []byte) []byte { return bytes.Replace(v, []byte("subject-of"), []byte("subject-oF"), 1) })(t, tx)
+			e, err := EdgeBefore(tx, 3)
 			if err != nil {
 				t.Error(err)
 			}
-			for e.size < 6 { // and all that follows from it in this segment
-				line := tx.Bucket([]byte(format.BucketRecords)).Get(number(e.size))
-				stored := e.add(nil, tlog.RecordHash(line))
-				if err := tx.Bucket([]byte(format.BucketHashes)).Put(number(e.size-1), stored); err != nil {
+			for e.Size < 6 { // and all that follows from it in this segment
+				line := tx.Bucket([]byte(format.BucketRecords)).Get(Number(e.Size))
+				stored := e.Add(nil, tlog.RecordHash(line))
+				if err := tx.Bucket([]byte(format.BucketHashes)).Put(Number(e.Size-1), stored); err != nil {
 					t.Error(err)
 				}
 			}
 		},
-		"a leaf's hash":    put(format.BucketHashes, number(4), flip(3)),
-		"a subtree's hash": put(format.BucketHashes, number(5), last),
+		"a leaf's hash":    put(format.BucketHashes, Number(4), flip(3)),
+		"a subtree's hash": put(format.BucketHashes, Number(5), last),
 		"the edge":         put(format.BucketMeta, []byte(format.MetaEdge), flip(0)),
 		"a longer edge":    put(format.BucketMeta, []byte(format.MetaEdge), func(v []byte) []byte { return append(v, v...) }),
 		"a line is gone": func(t *testing.T, tx *bbolt.Tx) {
-			if err := tx.Bucket([]byte(format.BucketRecords)).Delete(number(4)); err != nil {
+			if err := tx.Bucket([]byte(format.BucketRecords)).Delete(Number(4)); err != nil {
 				t.Error(err)
 			}
 		},
@@ -78,7 +78,7 @@ func TestNothingIsRemovedFromAnAlteredSegment(t *testing.T) {
 	for name, change := range tests {
 		t.Run(name, func(t *testing.T) {
 			data := sealedThrice(t)
-			path := segmentPath(data, 2)
+			path := Path(data, 2)
 			good, err := os.ReadFile(path)
 			must(t, err)
 			alter(t, path, change)
@@ -122,8 +122,8 @@ func TestMissingLinesHaveTheirRecords(t *testing.T) {
 	}
 	later := time.Now().Add(2 * time.Hour)
 	must(t, l.Close())
-	alter(t, segmentPath(data, 3), func(t *testing.T, tx *bbolt.Tx) {
-		if err := tx.Bucket([]byte(format.BucketRecords)).Delete(number(7)); err != nil {
+	alter(t, Path(data, 3), func(t *testing.T, tx *bbolt.Tx) {
+		if err := tx.Bucket([]byte(format.BucketRecords)).Delete(Number(7)); err != nil {
 			t.Error(err)
 		}
 	})
@@ -142,8 +142,8 @@ func TestTheFileThatIsReplacedIsChecked(t *testing.T) {
 	data := sealedThrice(t)
 	l := mustOpen(t, data, Options{})
 	mustGet(t, l.Reader, 1) // opens it
-	replaceBy(t, segmentPath(data, 1), func(tx *bbolt.Tx) error {
-		return tx.Bucket([]byte(format.BucketRecords)).Put(number(2), []byte(`{"sequence":2}`))
+	replaceBy(t, Path(data, 1), func(tx *bbolt.Tx) error {
+		return tx.Bucket([]byte(format.BucketRecords)).Put(Number(2), []byte(`{"sequence":2}`))
 	})
 	if err := l.Redact(t.Context(), "", idIn(t, l, 1), "on request"); !errors.Is(err, record.ErrDamaged) {
 		t.Errorf("got %v", err)
@@ -182,7 +182,7 @@ func TestSilenceNeedsNoSegments(t *testing.T) {
 func alter(t *testing.T, path string, change func(*testing.T, *bbolt.Tx)) {
 	t.Helper()
 	must(t, os.Chmod(path, 0o600))
-	db, err := openFile(path, boltfile.ToWrite, bbolt.Options{Timeout: time.Second})
+	db, err := OpenFile(path, boltfile.ToWrite, bbolt.Options{Timeout: time.Second})
 	must(t, err)
 	err = db.Update(func(tx *bbolt.Tx) error { change(t, tx); return nil })
 	must(t, errors.Join(err, db.Close()))

@@ -16,13 +16,13 @@ import (
 func (w *writer) replay() (records int, err error) {
 	on := w.tail.journal
 	switch {
-	case on == (journaled{}):
+	case on == (Journaled{}):
 		return 0, nil
-	case on.aside != 0:
+	case on.Aside != 0:
 		return 0, w.setAside()
 	}
 	w.options.On.Step(StepReplay)
-	read, err := journal.Read(w.journalDir(), on.id, on.number, &w.key.frames)
+	read, err := journal.Read(w.journalDir(), on.ID, on.Number, &w.key.Frames)
 	if err != nil {
 		return 0, unreadable(err)
 	}
@@ -30,7 +30,7 @@ func (w *writer) replay() (records int, err error) {
 	if err := w.fillAll(nil, false); err != nil {
 		return 0, err
 	}
-	if err := w.transact(order{journal: &journaled{}}); err != nil {
+	if err := w.transact(order{journal: &Journaled{}}); err != nil {
 		return 0, err
 	}
 	w.options.On.Step(StepReplayed)
@@ -96,10 +96,10 @@ func Recover(data string, options Options) (Loss, error) {
 // files aside are one transaction: a crash leaves all of them to be done, or the files alone.
 func (w *writer) acceptLoss() (Loss, error) {
 	on := w.tail.journal
-	if on == (journaled{}) || on.aside != 0 {
+	if on == (Journaled{}) || on.Aside != 0 {
 		return Loss{}, ErrNoLoss
 	}
-	read, err := journal.Read(w.journalDir(), on.id, on.number, &w.key.frames)
+	read, err := journal.Read(w.journalDir(), on.ID, on.Number, &w.key.Frames)
 	var damage *journal.Damage
 	switch {
 	case err == nil:
@@ -107,12 +107,12 @@ func (w *writer) acceptLoss() (Loss, error) {
 	case !errors.As(err, &damage):
 		return Loss{}, err
 	}
-	on.aside = w.options.Now().UnixNano()
+	on.Aside = w.options.Now().UnixNano()
 	loss := Loss{File: damage.File, Offset: damage.Offset, Reason: damage.Reason, Frames: damage.Missing, Kept: journal.Records(read), Files: []string{}}
 	if damage.Records >= 0 {
 		loss.Lost = &damage.Records
 	}
-	aside := journal.Aside(w.journalDir(), time.Unix(0, on.aside))
+	aside := journal.Aside(w.journalDir(), time.Unix(0, on.Aside))
 	for i, path := range journal.Paths(w.journalDir()) {
 		if _, err := os.Lstat(path); err == nil {
 			loss.Files = append(loss.Files, filepath.Base(aside[i]))
@@ -128,16 +128,16 @@ func (w *writer) acceptLoss() (Loss, error) {
 
 // setAside moves the files of a journal aside whose loss is on record.
 func (w *writer) setAside() error {
-	if _, err := journal.MoveAside(w.journalDir(), time.Unix(0, w.tail.journal.aside)); err != nil {
+	if _, err := journal.MoveAside(w.journalDir(), time.Unix(0, w.tail.journal.Aside)); err != nil {
 		return err
 	}
-	return w.transact(order{journal: &journaled{}})
+	return w.transact(order{journal: &Journaled{}})
 }
 
 // fillAgain is fillAll after writing failed. The segment may have some of the frames: it says up to which one.
 func (w *writer) fillAgain() error {
-	if on := w.tail.journal; on != (journaled{}) {
-		had := w.frames.upTo(on.number)
+	if on := w.tail.journal; on != (Journaled{}) {
+		had := w.frames.upTo(on.Number)
 		for _, one := range had {
 			for _, c := range one.calls {
 				w.accounts.giveBack(c) // what the segment has was counted when it was opened
@@ -152,12 +152,12 @@ func (w *writer) fillAgain() error {
 // written to it. What any other had is filled by then, and no other counts.
 func (w *writer) startJournal(o order) error {
 	options := w.options.Journal
-	options.Key = w.key.frames
+	options.Key = w.key.Frames
 	j, err := journal.Create(w.journalDir(), options)
 	if err != nil {
 		return err
 	}
-	o.journal = &journaled{id: j.ID()}
+	o.journal = &Journaled{ID: j.ID()}
 	if err := w.transact(o); err != nil {
 		_ = j.Close()
 		return err

@@ -65,7 +65,7 @@ func (l *Log) Retain(ctx context.Context, keep Retention, now time.Time) (Retire
 	return done, nil
 }
 
-func (l *Log) retirement(segments []Segment, reason string) *removal {
+func (l *Log) retirement(segments []Info, reason string) *removal {
 	details := func(files []SegmentFile) []any {
 		last := files[len(files)-1]
 		return []any{struct {
@@ -89,16 +89,16 @@ func contentOf(used int64, records uint64) int64 {
 // content is the size that retention can free of a segment. It does not go by the size of
 // the file, which grows ahead of its use: each run ends a segment, and were that
 // counted at its size, the runs' own segments would crowd out records.
-func (r *removals) content(s Segment) (int64, error) {
+func (r *removals) content(s Info) (int64, error) {
 	if known, ok := r.contents[s.Number]; ok {
 		return known, nil
 	}
-	segment, err := r.log.find(s.First)
+	segment, err := r.log.FileOf(s.First)
 	if err != nil {
 		return 0, err
 	}
 	var used int64
-	err = r.log.view(segment, func(tx *bbolt.Tx) error { used = tx.Size(); return nil })
+	err = r.log.View(segment, func(tx *bbolt.Tx) error { used = tx.Size(); return nil })
 	used = contentOf(used, s.Records)
 	if err == nil && s.Sealed {
 		r.contents[s.Number] = used
@@ -109,7 +109,7 @@ func (r *removals) content(s Segment) (int64, error) {
 // expired are the segments that are to go: the oldest ones that still hold
 // records, without a gap, so that everything a retired record vouches for is retired
 // before it.
-func (r *removals) expired(keep Retention, now time.Time) (out []Segment, reason string, err error) {
+func (r *removals) expired(keep Retention, now time.Time) (out []Info, reason string, err error) {
 	segments, err := r.unretired()
 	if err != nil {
 		return nil, "", err
@@ -140,11 +140,11 @@ func (r *removals) expired(keep Retention, now time.Time) (out []Segment, reason
 }
 
 // unretired are the segments from the oldest on that still holds records.
-func (r *removals) unretired() ([]Segment, error) {
+func (r *removals) unretired() ([]Info, error) {
 	segments := r.log.Segments()
 	for len(segments) > 1 {
 		if segments[0].Number > r.retired {
-			gone, err := r.log.isRetired(segments[0].First)
+			gone, err := r.log.IsRetired(segments[0].First)
 			if err != nil {
 				return nil, err
 			}
@@ -162,7 +162,7 @@ func (r *removals) unretired() ([]Segment, error) {
 // segments, and the records of earlier retirements. Such segments wait until something else
 // goes: dropped by themselves they would make another such segment, and so on for ever,
 // also in silence.
-func (r *removals) worthwhile(segments []Segment, reason string) ([]Segment, string, error) {
+func (r *removals) worthwhile(segments []Info, reason string) ([]Info, string, error) {
 	for _, segment := range segments {
 		idle, err := onlyUpkeep(r.log.Reader, segment.First, segment.Records)
 		if err != nil {
@@ -185,7 +185,7 @@ func onlyUpkeep(r *Reader, first, records uint64) (bool, error) {
 	if records > upkeepMost {
 		return false, nil
 	}
-	some, err := r.some(first, first+records)
+	some, err := r.Some(first, first+records)
 	if err != nil {
 		return false, err
 	}

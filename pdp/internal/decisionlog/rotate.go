@@ -37,14 +37,14 @@ func (w *writer) rotateIfDue() {
 // log says of its own segments never is: silence needs no segments, and if a new segment
 // is as large as a segment may be, sealing it would have no end.
 func (w *writer) due(s *active) bool {
-	size := w.tail.edge.size
-	if size-s.first < 2 || time.Since(w.tried) < w.options.RetryEvery {
+	size := w.tail.Edge.Size
+	if size-s.First < 2 || time.Since(w.tried) < w.options.RetryEvery {
 		return false
 	}
-	if s.size < w.options.SegmentBytes && w.options.Now().Sub(s.opened) < w.options.SegmentAge {
+	if s.Size < w.options.SegmentBytes && w.options.Now().Sub(s.opened) < w.options.SegmentAge {
 		return false
 	}
-	idle, err := onlyUpkeep(w.reader, s.first, size-s.first)
+	idle, err := onlyUpkeep(w.reader, s.First, size-s.First)
 	return err == nil && !idle
 }
 
@@ -52,7 +52,7 @@ func (w *writer) due(s *active) bool {
 // on. Frames fly while it is made.
 func (w *writer) rotate() error {
 	old := w.active
-	next, err := w.prepareSegment(old.number + 1)
+	next, err := w.prepareSegment(old.Number + 1)
 	if err != nil {
 		w.tried = time.Now()
 		return fmt.Errorf("beginning a segment: %w", err)
@@ -66,26 +66,26 @@ func (w *writer) rotate() error {
 		err = w.held(func() error { return w.seal(next) })
 	}
 	if err != nil {
-		_ = next.close()
+		_ = next.Close()
 		return err
 	}
-	_ = os.Chmod(old.path, 0o400)    // a courtesy: hashes and signatures are what counts
-	go func() { _ = old.retire() }() // unmapping takes milliseconds, and readers may be at it
+	_ = os.Chmod(old.Path, 0o400)    // a courtesy: hashes and signatures are what counts
+	go func() { _ = old.Retire() }() // unmapping takes milliseconds, and readers may be at it
 	w.options.On.Rotate()
 	return nil
 }
 
 // seal ends a segment, and begins the next.
-func (w *writer) seal(next *segment) error {
+func (w *writer) seal(next *File) error {
 	// What is sealed has all that was answered, and no journal counts for it. Nothing is answered until the
 	// next segment names the journal again: if that fails, there is a new one.
 	on := w.tail.journal
 	w.options.On.Step(StepSeal)
-	if err := w.transact(order{checkpoint: w.tail.edge.size > w.tail.checkpointed, journal: &journaled{}}); err != nil {
+	if err := w.transact(order{checkpoint: w.tail.Edge.Size > w.tail.Checkpointed, journal: &Journaled{}}); err != nil {
 		return w.fail(err)
 	}
 	w.options.On.Step(StepSealed)
-	about := map[string]any{"segment": next.number}
+	about := map[string]any{"segment": next.Number}
 	if len(w.tails) > 0 {
 		about["unsigned_tails"] = w.tails[:min(len(w.tails), maxTails)]
 	}
@@ -97,30 +97,30 @@ func (w *writer) seal(next *segment) error {
 }
 
 // begin makes a prepared segment the active one, by its first record.
-func (w *writer) begin(s *segment, event string, about map[string]any, on *journaled) error {
-	next := &active{segment: s}
+func (w *writer) begin(s *File, event string, about map[string]any, on *Journaled) error {
+	next := &active{File: s}
 	if err := w.transact(order{calls: []*call{w.own("", event, about)}, begin: next, journal: on}); err != nil {
 		return err
 	}
-	w.reader.add(s)
+	w.reader.Add(s)
 	w.active, next.opened = next, w.options.Now()
-	w.grow(w.tail.edge.size)
+	w.grow(w.tail.Edge.Size)
 	return nil
 }
 
 // prepareSegment makes an empty segment. It gets its name last: a file with the name of a
 // segment is one.
-func (w *writer) prepareSegment(number uint64) (*segment, error) {
-	s := newFile(w.data, number)
-	draft := filepath.Join(filepath.Dir(s.path), fmt.Sprintf(".prepared-%08d", number))
+func (w *writer) prepareSegment(number uint64) (*File, error) {
+	s := NewFile(w.data, number)
+	draft := filepath.Join(filepath.Dir(s.Path), fmt.Sprintf(".prepared-%08d", number))
 	_ = os.Remove(draft)
-	db, err := openFile(draft, boltfile.ToWrite, w.writing())
+	db, err := OpenFile(draft, boltfile.ToWrite, w.writing())
 	if err != nil {
 		return nil, err
 	}
 	db.AllocSize = allocSize
-	s.own(db)
-	err = guard(func() error {
+	s.Own(db)
+	err = Guard(func() error {
 		return db.Update(func(tx *bbolt.Tx) error {
 			for _, name := range []string{format.BucketMeta, format.BucketRecords, format.BucketHashes, format.BucketIDs, format.BucketCheckpoints} {
 				if _, err := tx.CreateBucket([]byte(name)); err != nil {
@@ -132,11 +132,11 @@ func (w *writer) prepareSegment(number uint64) (*segment, error) {
 	})
 	if err == nil {
 		w.options.On.Step(StepPrepare)
-		err = rename(draft, s.path)
+		err = Rename(draft, s.Path)
 		w.options.On.Step(StepPrepared)
 	}
 	if err != nil {
-		_ = s.close()
+		_ = s.Close()
 		return nil, errors.Join(err, os.Remove(draft))
 	}
 	return s, nil
@@ -154,18 +154,18 @@ func (w *writer) removePrepared() error {
 // others, and the segment can be rewritten. If writing fails meanwhile it
 // returns [ErrUnavailable]; then the segment may be sealed.
 func (l *Log) Rotate(ctx context.Context) error {
-	var old *segment
+	var old *File
 	err := l.writer.submit(ctx, &call{do: func() error {
 		if err := l.writer.unavailable(); err != nil {
 			return err
 		}
-		old = l.writer.active.segment
+		old = l.writer.active.File
 		return l.writer.rotate()
 	}})
 	if err != nil {
 		return err // old is the writer's still
 	}
-	return old.retire() // if that is not yet done
+	return old.Retire() // if that is not yet done
 }
 
 // replace puts a file in the place of a sealed segment, while no reader can open it. The file must hold the same meta and
@@ -177,12 +177,12 @@ func (l *Log) replace(number uint64, next string) error {
 	if q.closed {
 		return ErrClosed
 	}
-	l.opening.Lock()
-	defer l.opening.Unlock()
-	all := l.all()
+	l.Opening.Lock()
+	defer l.Opening.Unlock()
+	all := l.Files()
 	for _, s := range all[:len(all)-1] { // the last one is the writer's
-		if s.number == number {
-			return errors.Join(s.close(), os.Rename(next, s.path))
+		if s.Number == number {
+			return errors.Join(s.Close(), os.Rename(next, s.Path))
 		}
 	}
 	return fmt.Errorf("segment %d: %w", number, ErrNotFound)

@@ -105,10 +105,10 @@ func TestRotationFillsBeforeItHolds(t *testing.T) {
 func TestRotationWaitsForNoReader(t *testing.T) {
 	l := mustOpen(t, memory(t), Options{})
 	mustAppend(t, l, entryOf("", true))
-	s, reading, release := l.all()[0], make(chan struct{}), make(chan struct{})
+	s, reading, release := l.Files()[0], make(chan struct{}), make(chan struct{})
 	read := make(chan error, 1)
 	go func() {
-		read <- s.view(func(*bbolt.Tx) error {
+		read <- s.View(func(*bbolt.Tx) error {
 			close(reading)
 			<-release
 			return nil
@@ -127,8 +127,8 @@ func TestRotationWaitsForNoReader(t *testing.T) {
 	}
 	mustAppend(t, l, entryOf("", true))
 	must(t, l.Rotate(t.Context()))
-	for _, s := range l.all()[1:2] {
-		db, err := openFile(s.path, boltfile.ToRead, bbolt.Options{Timeout: time.Nanosecond})
+	for _, s := range l.Files()[1:2] {
+		db, err := OpenFile(s.Path, boltfile.ToRead, bbolt.Options{Timeout: time.Nanosecond})
 		if err != nil {
 			t.Fatal("after Rotate:", err)
 		}

@@ -26,23 +26,23 @@ func (l *Log) RotateKey(ctx context.Context, caller string) (public string, err 
 // rotateKey keeps the new key on disk before it is on record, and puts it in
 // force after: a crash in between is mended by openKey.
 func (w *writer) rotateKey(caller string) (string, error) {
-	next, err := newKey(w.key.Name())
+	next, err := NewKey(w.key.Name())
 	if err != nil {
 		return "", err
 	}
 	name := filepath.Join(w.data, format.NextKeyFile)
-	if err := plainfile.Replace(name, []byte(next.private+"\n")); err != nil {
+	if err := plainfile.Replace(name, []byte(next.Private+"\n")); err != nil {
 		return "", err
 	}
-	record := w.own(caller, format.EventKeyRotated, map[string]any{"old": w.key.public, "new": next.public})
+	record := w.own(caller, format.EventKeyRotated, map[string]any{"old": w.key.Public, "new": next.Public})
 	if err := w.transact(order{calls: []*call{record}, checkpoint: true, nextKey: &next}); err != nil {
 		return "", w.fail(err)
 	}
-	w.key, w.active.key = next, next.public
-	w.frames.rekey(next.frames)
-	err = errors.Join(rename(name, filepath.Join(w.data, format.KeyFile)), publish(w.data, next.public))
+	w.key, w.active.Key = next, next.Public
+	w.frames.rekey(next.Frames)
+	err = errors.Join(Rename(name, filepath.Join(w.data, format.KeyFile)), PublishKey(w.data, next.Public))
 	if err != nil {
 		return "", fmt.Errorf("the new key is in force, but not yet in its file; it is put there at the next start: %w", err)
 	}
-	return next.public, nil
+	return next.Public, nil
 }

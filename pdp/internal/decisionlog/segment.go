@@ -23,41 +23,41 @@ import (
 
 // segment is one bbolt file. Whoever reads it does so in short transactions:
 // one that lasted would keep the writer from closing it.
-type segment struct {
-	number, first uint64
-	path          string
-	key           string // the public key in force when it was last written to
-	journal       journaled
+type File struct {
+	Number, First uint64
+	Path          string
+	Key           string // the public key in force when it was last written to
+	Journal       Journaled
 
 	mu     sync.RWMutex // held for reading while db is in use
 	db     *bbolt.DB    // nil where it is not open
 	active bool         // it is the writer's, who alone opens and closes it
 	used   time.Time
-	size   int64
+	Size   int64
 	sound  os.FileInfo // the file that was checked when it was opened last
 }
 
 // newFile returns a segment that is not open.
-func newFile(data string, number uint64) *segment {
-	return &segment{number: number, path: segmentPath(data, number)}
+func NewFile(data string, number uint64) *File {
+	return &File{Number: number, Path: Path(data, number)}
 }
 
 // own gives an open file to the writer, who alone closes it from now on.
-func (s *segment) own(db *bbolt.DB) {
+func (s *File) Own(db *bbolt.DB) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.db, s.active = db, true
 }
 
 // written returns the open file, for the writer.
-func (s *segment) written() *bbolt.DB { return s.db }
+func (s *File) Written() *bbolt.DB { return s.db }
 
-func segmentPath(data string, number uint64) string {
+func Path(data string, number uint64) string {
 	return filepath.Join(data, format.LogDir, fmt.Sprintf(format.SegmentName, number))
 }
 
 // segmentNumber is the number in a segment's name.
-func segmentNumber(name string) (uint64, bool) {
+func NumberIn(name string) (uint64, bool) {
 	if len(name) != len("00000001.db") || filepath.Ext(name) != ".db" {
 		return 0, false
 	}
@@ -65,7 +65,7 @@ func segmentNumber(name string) (uint64, bool) {
 	return n, err == nil && n > 0
 }
 
-func openFile(path string, use boltfile.Use, options bbolt.Options) (*bbolt.DB, error) {
+func OpenFile(path string, use boltfile.Use, options bbolt.Options) (*bbolt.DB, error) {
 	if info, err := os.Stat(path); use != boltfile.ToWrite && (err != nil || info.Size() == 0) { // bbolt would write to it
 		return nil, fmt.Errorf("segment %s: %w", path, errors.Join(err, fmt.Errorf("%w: %s is empty", record.ErrDamaged, path)))
 	}
@@ -85,17 +85,17 @@ func inFile(err error, path string) error {
 }
 
 // view runs f in a read transaction. What f keeps of it must be copied.
-func (s *segment) view(f func(*bbolt.Tx) error) error {
+func (s *File) View(f func(*bbolt.Tx) error) error {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	switch {
 	case s.db == nil && s.active:
-		return fmt.Errorf("segment %s: %w", s.path, ErrUnavailable)
+		return fmt.Errorf("segment %s: %w", s.Path, ErrUnavailable)
 	case s.db == nil:
 		return errClosed
 	}
-	if err := guard(func() error { return s.db.View(f) }); err != nil {
-		return fmt.Errorf("segment %s: %w", s.path, err)
+	if err := Guard(func() error { return s.db.View(f) }); err != nil {
+		return fmt.Errorf("segment %s: %w", s.Path, err)
 	}
 	return nil
 }
@@ -104,21 +104,21 @@ func (s *segment) view(f func(*bbolt.Tx) error) error {
 var errClosed = errors.New("the segment is not open")
 
 // close closes the file once nobody reads it.
-func (s *segment) close() error {
+func (s *File) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.closeLocked()
 }
 
 // retire closes a file that was written to and now can be opened by who reads.
-func (s *segment) retire() error {
+func (s *File) Retire() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.active = false
 	return s.closeLocked()
 }
 
-func (s *segment) closeLocked() error {
+func (s *File) closeLocked() error {
 	if s.db == nil {
 		return nil
 	}
@@ -129,7 +129,7 @@ func (s *segment) closeLocked() error {
 
 // readMeta reads what never changes in a segment, and where it ends. Without a
 // record it is empty.
-func (s *segment) readMeta(f *pages.File) (end uint64, err error) {
+func (s *File) readMeta(f *pages.File) (end uint64, err error) {
 	buckets := map[string]pages.Bucket{}
 	for _, name := range []string{format.BucketMeta, format.BucketRecords, format.BucketHashes, format.BucketIDs, format.BucketCheckpoints} {
 		b, found, err := f.Bucket(name)
@@ -150,21 +150,21 @@ func (s *segment) readMeta(f *pages.File) (end uint64, err error) {
 		return 0, fmt.Errorf("its format is %.20q, and this version reads %d and %d: %w, or it is damaged; run that version, or restore what was backed up before the upgrade",
 			version, format.Version, format.VersionJournaled, ErrNewer)
 	}
-	n, _ := readNumber(meta[format.MetaSegment])
-	first, ok := readNumber(meta[format.MetaFirst])
-	seq, isNumber := readNumber(last.Key)
-	if n != s.number || !ok || !isNumber || seq < first || seq == 1<<64-1 {
+	n, _ := ReadNumber(meta[format.MetaSegment])
+	first, ok := ReadNumber(meta[format.MetaFirst])
+	seq, isNumber := ReadNumber(last.Key)
+	if n != s.Number || !ok || !isNumber || seq < first || seq == 1<<64-1 {
 		return 0, fmt.Errorf("%w: it does not say which segment it is", record.ErrDamaged)
 	}
-	s.first, s.key, s.size = first, string(meta[format.MetaKey]), f.Size()
-	s.journal, err = readJournaled(meta[format.MetaFormat], meta[format.MetaJournal])
+	s.First, s.Key, s.Size = first, string(meta[format.MetaKey]), f.Size()
+	s.Journal, err = ReadJournaled(meta[format.MetaFormat], meta[format.MetaJournal])
 	return seq + 1, err
 }
 
-func guard(f func() error) error { return boltfile.Guard(record.ErrDamaged, f) }
+func Guard(f func() error) error { return boltfile.Guard(record.ErrDamaged, f) }
 
 // rename moves a file so that it has moved also after a crash.
-func rename(from, to string) error {
+func Rename(from, to string) error {
 	if err := os.Rename(from, to); err != nil {
 		return err
 	}

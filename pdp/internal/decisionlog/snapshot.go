@@ -82,10 +82,10 @@ func (r *Reader) snapshot() (*Snapshot, error) {
 	if err != nil {
 		return nil, fmt.Errorf("no checkpoint can be read: %w", err)
 	}
-	return r.snapshotTo(last)
+	return r.SnapshotTo(last)
 }
 
-func (r *Reader) snapshotTo(c Checkpoint) (*Snapshot, error) {
+func (r *Reader) SnapshotTo(c Checkpoint) (*Snapshot, error) {
 	keys, err := VerifierKeys(r.data)
 	if err != nil {
 		return nil, err
@@ -155,16 +155,16 @@ func (s *Snapshot) sees(line []byte) bool {
 
 // why is the reason for which a record has no content.
 func (s *Snapshot) why(sequence uint64) (string, error) {
-	segment, err := s.find(sequence)
+	segment, err := s.FileOf(sequence)
 	if err != nil {
 		return "", err
 	}
-	retired, known := s.retired[segment.number]
+	retired, known := s.retired[segment.Number]
 	if !known {
-		if retired, err = s.isRetired(segment.first); err != nil {
+		if retired, err = s.IsRetired(segment.First); err != nil {
 			return "", err
 		}
-		s.retired[segment.number] = retired
+		s.retired[segment.Number] = retired
 	}
 	if retired {
 		return format.WhyRetired, nil
@@ -173,7 +173,7 @@ func (s *Snapshot) why(sequence uint64) (string, error) {
 }
 
 // isRetired reports whether retention emptied the segment that begins with a record.
-func (r *Reader) isRetired(first uint64) (bool, error) {
+func (r *Reader) IsRetired(first uint64) (bool, error) {
 	switch _, err := r.Get(first); {
 	case err == nil:
 		return false, nil
@@ -229,7 +229,7 @@ func (s *Shown) Ask(id string) error {
 // Bundle returns the files of a bundle, nil if they were never kept: a record stays
 // readable without its policies.
 func (s *Snapshot) Bundle(digest string) (map[string][]byte, error) {
-	files, err := (&Bundles{dir: bundlesDir(s.data)}).Files(digest)
+	files, err := (&Bundles{dir: BundlesPath(s.data)}).Files(digest)
 	if errors.Is(err, ErrNoSuchBundle) {
 		return nil, nil
 	}
@@ -260,8 +260,8 @@ func ParseMoment(name string) (m Moment, ok bool) {
 var ErrChanged = errors.New("content that was in the log then has been removed since")
 
 // watched returns the log up to a checkpoint, for a reader that removals must not change.
-func (r *Reader) watched(c Checkpoint) (*Snapshot, error) {
-	s, err := r.snapshotTo(c)
+func (r *Reader) Watched(c Checkpoint) (*Snapshot, error) {
+	s, err := r.SnapshotTo(c)
 	if err != nil {
 		return nil, err
 	}
@@ -291,13 +291,13 @@ func keysUntil(c Checkpoint, keys []string) []string {
 }
 
 // checkpointAt returns the checkpoint of a moment.
-func (r *Reader) checkpointAt(m Moment) (c Checkpoint, err error) {
-	s, err := r.find(m.Size - 1)
+func (r *Reader) CheckpointAt(m Moment) (c Checkpoint, err error) {
+	s, err := r.FileOf(m.Size - 1)
 	if err != nil {
 		return c, err
 	}
-	err = r.view(s, func(tx *bbolt.Tx) (err error) {
-		stored := tx.Bucket([]byte(format.BucketCheckpoints)).Get(Checkpoint{Size: m.Size, Time: m.Time}.key())
+	err = r.View(s, func(tx *bbolt.Tx) (err error) {
+		stored := tx.Bucket([]byte(format.BucketCheckpoints)).Get(Checkpoint{Size: m.Size, Time: m.Time}.Key())
 		if stored == nil {
 			return fmt.Errorf("%w: no checkpoint of that size and time", ErrNotFound)
 		}
@@ -331,7 +331,7 @@ func (s *Snapshot) wasGone(ctx context.Context, sequence uint64) error {
 
 // since has the removals after a snapshot.
 type since struct {
-	removed
+	Removed
 	log  *Reader
 	next uint64 // the next record to read; all before it were read
 }
@@ -340,11 +340,11 @@ type since struct {
 // active segment, which cannot be read while writing fails: the record of a removal is
 // sealed before the content is removed.
 func (r *since) look(ctx context.Context) error {
-	all := r.log.all()
-	end := all[len(all)-1].first
+	all := r.log.Files()
+	end := all[len(all)-1].First
 	for record, err := range r.log.Records(ctx, r.next, end) {
 		if err == nil && removesContent(record.Line) {
-			err = r.take(record.Line)
+			err = r.Take(record.Line)
 		}
 		if err != nil {
 			return err
@@ -355,7 +355,7 @@ func (r *since) look(ctx context.Context) error {
 }
 
 // removed has removals, as their records have them.
-type removed struct {
+type Removed struct {
 	below    uint64            // no record before this one has content any more
 	redacted map[uint64]string // sequence to tenant
 }
@@ -366,7 +366,7 @@ func removesContent(line []byte) bool {
 }
 
 // take reads a line. The name of an event may stand in it in some other text.
-func (r *removed) take(line []byte) error {
+func (r *Removed) Take(line []byte) error {
 	s, err := record.Parse(line)
 	if err != nil || s.Kind != format.KindAdmin || s.Event != format.EventRedacted && s.Event != format.EventRetired {
 		return err
@@ -391,11 +391,11 @@ func (r *removed) take(line []byte) error {
 
 // removalsBegan is how many records there were when the earliest unfinished removal
 // began. The name of a removal's new file says so.
-func (r *Reader) removalsBegan() (uint64, error) {
+func (r *Reader) RemovalsBegan() (uint64, error) {
 	first := uint64(math.MaxUint64)
 	entries, err := os.ReadDir(filepath.Join(r.data, format.LogDir))
 	for _, entry := range entries {
-		if _, size, ok := isNext(entry.Name()); ok {
+		if _, size, ok := CutNext(entry.Name()); ok {
 			first = min(first, size)
 		}
 	}
@@ -403,12 +403,12 @@ func (r *Reader) removalsBegan() (uint64, error) {
 }
 
 // nextSuffix ends the name of a file that is to take the place of a segment.
-const nextSuffix = ".next"
+const NextSuffix = ".next"
 
 // isNext takes apart the name of a new file: which segment, and how many records
 // there were when it was written.
-func isNext(name string) (segment, size uint64, ok bool) {
-	base, ok := strings.CutSuffix(name, nextSuffix)
+func CutNext(name string) (segment, size uint64, ok bool) {
+	base, ok := strings.CutSuffix(name, NextSuffix)
 	if !ok {
 		return 0, 0, false
 	}

@@ -29,60 +29,60 @@ func (w *writer) openTail() (crashed bool, err error) {
 	if err := w.removePrepared(); err != nil {
 		return false, err
 	}
-	if err := w.reader.scan(); err != nil {
+	if err := w.reader.Scan(); err != nil {
 		return false, err
 	}
-	all := w.reader.all()
+	all := w.reader.Files()
 	if w.reader.Partial() {
 		return false, ErrLocked
 	}
 	if len(all) == 0 {
-		if err := begun(w.data); err != nil {
+		if err := CheckNoneBegun(w.data); err != nil {
 			return false, err
 		}
 		return false, w.create()
 	}
 	s := all[len(all)-1]
-	if w.key, err = openKey(w.data, s.key); err != nil {
+	if w.key, err = OpenKey(w.data, s.Key); err != nil {
 		return false, err
 	}
-	if err := os.Chmod(s.path, 0o600); err != nil { // it may have been sealed before a crash
+	if err := os.Chmod(s.Path, 0o600); err != nil { // it may have been sealed before a crash
 		return false, err
 	}
-	db, err := openFile(s.path, boltfile.ToWrite, w.writing())
+	db, err := OpenFile(s.Path, boltfile.ToWrite, w.writing())
 	if err != nil {
 		return false, err
 	}
 	db.AllocSize = allocSize
-	s.own(db)
-	a, clean := &active{segment: s, opened: w.options.Now()}, false
+	s.Own(db)
+	a, clean := &active{File: s, opened: w.options.Now()}, false
 	w.active = a
-	err = s.view(func(tx *bbolt.Tx) (err error) {
-		clean = isClean(tx.Bucket([]byte(format.BucketMeta)), w.reader.Size())
-		if at, ok := timeOf(tx.Bucket([]byte(format.BucketRecords)).Get(number(s.first))); ok {
+	err = s.View(func(tx *bbolt.Tx) (err error) {
+		clean = IsClean(tx.Bucket([]byte(format.BucketMeta)), w.reader.Size())
+		if at, ok := TimeOf(tx.Bucket([]byte(format.BucketRecords)).Get(Number(s.First))); ok {
 			a.opened = at
 		}
-		end, err := checkTail(tx, s, w.reader.Size())
+		end, err := CheckEnd(tx, s, w.reader.Size())
 		if err != nil {
 			return err
 		}
-		w.tail = tail{end: end, checkpointedAt: time.Now(), appended: time.Now()}
+		w.tail = tail{Ending: end, checkpointedAt: time.Now(), appended: time.Now()}
 		meta := tx.Bucket([]byte(format.BucketMeta))
-		if w.tail.journal, err = readJournaled(meta.Get([]byte(format.MetaFormat)), meta.Get([]byte(format.MetaJournal))); err != nil {
+		if w.tail.journal, err = ReadJournaled(meta.Get([]byte(format.MetaFormat)), meta.Get([]byte(format.MetaJournal))); err != nil {
 			return err
 		}
-		w.tails = readTails(tx)
-		w.tail.keys, _ = readNumber(meta.Get([]byte(format.MetaKeys)))
-		w.tail.doubt, err = w.key.doubt(s.number, w.tail.edge, meta)
+		w.tails = ReadTails(tx)
+		w.tail.keys, _ = ReadNumber(meta.Get([]byte(format.MetaKeys)))
+		w.tail.doubt, err = w.key.Doubt(s.Number, w.tail.Edge, meta)
 		if err != nil {
 			return err
 		}
 		if w.tail.doubt != "" {
 			w.tail.keys = math.MaxUint64
 		}
-		a.charged = activeCharges(tx, s.first, w.tail.checkpointed, w.reader.Size())
-		s.size = tx.Size()
-		w.accounts.reopen(a.charged, contentOf(s.size, w.reader.Size()-s.first))
+		a.charged = activeCharges(tx, s.First, w.tail.Checkpointed, w.reader.Size())
+		s.Size = tx.Size()
+		w.accounts.reopen(a.charged, contentOf(s.Size, w.reader.Size()-s.First))
 		return nil
 	})
 	return !clean, err
@@ -92,14 +92,14 @@ func (w *writer) openTail() (crashed bool, err error) {
 // of the segment before it, if that is here: it was sealed with one.
 func (w *writer) checkEdge() error {
 	s := w.active
-	if w.tail.note != nil || len(w.reader.all()) < 2 {
+	if w.tail.Note != nil || len(w.reader.Files()) < 2 {
 		return nil
 	}
 	last, err := w.reader.LastCheckpoint()
 	if err != nil {
 		return err
 	}
-	verifier, err := note.NewVerifier(w.key.public)
+	verifier, err := note.NewVerifier(w.key.Public)
 	if err == nil {
 		last, err = ParseCheckpoint(last.Note, note.VerifierList(verifier))
 	}
@@ -107,27 +107,27 @@ func (w *writer) checkEdge() error {
 		return fmt.Errorf("%w: %w", record.ErrDamaged, err)
 	}
 	root, err := tlog.TreeHash(int64(last.Size), w.reader)
-	if err != nil || last.Size != s.first || root != last.Root {
+	if err != nil || last.Size != s.First || root != last.Root {
 		return errors.Join(fmt.Errorf(
-			"%w: segment %d does not continue what was signed of the one before it", record.ErrDamaged, s.number), err)
+			"%w: segment %d does not continue what was signed of the one before it", record.ErrDamaged, s.Number), err)
 	}
-	var before edge
-	err = s.view(func(tx *bbolt.Tx) (err error) { before, err = edgeBefore(tx, s.first); return err })
+	var before Edge
+	err = s.View(func(tx *bbolt.Tx) (err error) { before, err = EdgeBefore(tx, s.First); return err })
 	if err != nil {
 		return err
 	}
-	if root, err = before.root(); err != nil || root != last.Root {
-		return errors.Join(fmt.Errorf("%w: the edge of segment %d is not what was signed", record.ErrDamaged, s.number), err)
+	if root, err = before.Root(); err != nil || root != last.Root {
+		return errors.Join(fmt.Errorf("%w: the edge of segment %d is not what was signed", record.ErrDamaged, s.Number), err)
 	}
 	return nil
 }
 
 // create begins a log. Its key gets its name last.
 func (w *writer) create() (err error) {
-	if w.key, err = newKey(cmp.Or(w.options.Origin, randomOrigin())); err != nil {
+	if w.key, err = NewKey(cmp.Or(w.options.Origin, randomOrigin())); err != nil {
 		return err
 	}
-	if err := plainfile.Replace(filepath.Join(w.data, format.NextKeyFile), []byte(w.key.private+"\n")); err != nil {
+	if err := plainfile.Replace(filepath.Join(w.data, format.NextKeyFile), []byte(w.key.Private+"\n")); err != nil {
 		return err
 	}
 	first, err := w.prepareSegment(1)
@@ -135,11 +135,11 @@ func (w *writer) create() (err error) {
 		return err
 	}
 	w.tail = tail{}
-	about := map[string]any{"format": format.Version, "origin": w.key.Name(), "key": w.key.public}
+	about := map[string]any{"format": format.Version, "origin": w.key.Name(), "key": w.key.Public}
 	if err := w.begin(first, format.EventCreated, about, nil); err != nil {
 		return err
 	}
-	_, err = openKey(w.data, w.key.public)
+	_, err = OpenKey(w.data, w.key.Public)
 	return err
 }
 
@@ -164,8 +164,8 @@ func (w *writer) fail(err error) error {
 // letGo closes what the writer has open, whatever state it is in.
 func (w *writer) letGo() {
 	if s := w.active; s != nil {
-		_ = s.close() // it failed already
-		boltfile.DropCache(s.path)
+		_ = s.Close() // it failed already
+		boltfile.DropCache(s.Path)
 	}
 	w.active = nil
 }
@@ -183,11 +183,11 @@ func (w *writer) recover() {
 }
 
 func (w *writer) reopen() error {
-	size, status, segments := w.reader.Size(), w.state.now(), len(w.reader.all())
+	size, status, segments := w.reader.Size(), w.state.now(), len(w.reader.Files())
 	if err := w.openAgain(); err != nil {
 		return err
 	}
-	if len(w.reader.all()) != segments { // what failed was the beginning of one, and it is there
+	if len(w.reader.Files()) != segments { // what failed was the beginning of one, and it is there
 		w.limit(w.accounts.keep)
 	}
 	if now := w.reader.Size(); now < size {
@@ -196,7 +196,7 @@ func (w *writer) reopen() error {
 	if err := w.fillAgain(); err != nil {
 		return err
 	}
-	if err := w.transact(order{journal: &journaled{}}); err != nil {
+	if err := w.transact(order{journal: &Journaled{}}); err != nil {
 		return err
 	}
 	lost, refused := w.state.take()
@@ -216,10 +216,10 @@ func (w *writer) reopen() error {
 
 // openAgain keeps readers from opening the segment that the writer wants alone.
 func (w *writer) openAgain() error {
-	w.reader.opening.Lock()
-	defer w.reader.opening.Unlock()
-	for _, s := range w.reader.all() {
-		_ = s.close()
+	w.reader.Opening.Lock()
+	defer w.reader.Opening.Unlock()
+	for _, s := range w.reader.Files() {
+		_ = s.Close()
 	}
 	_, err := w.openTail()
 	return err
@@ -242,7 +242,7 @@ func (w *writer) finish() error {
 		return err
 	}
 	lost, _ := w.state.take() // dropped when nothing was written any more
-	err := w.transact(order{calls: w.dropped(lost), checkpoint: true, clean: true, journal: &journaled{}})
+	err := w.transact(order{calls: w.dropped(lost), checkpoint: true, clean: true, journal: &Journaled{}})
 	w.options.On.Step(StepClosed)
 	w.letGo()
 	w.frames.refuse(ErrClosed)

@@ -42,7 +42,7 @@ func (l *Log) Tile(t tlog.Tile) ([]byte, error) {
 	}
 	all := t
 	all.W = int(min(tileWidth, hashes-uint64(t.N)*tileWidth))
-	data, err := l.tiles.read(all, tlog.HashReaderFunc(l.glance))
+	data, err := l.tiles.read(all, tlog.HashReaderFunc(l.Glance))
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +75,7 @@ func (t *tiles) read(tile tlog.Tile, r tlog.HashReader) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	data = append(data[:len(data):len(data)], joinHashes(hashes)...)
+	data = append(data[:len(data):len(data)], JoinHashes(hashes)...)
 	t.put(whole, data)
 	return data, nil
 }

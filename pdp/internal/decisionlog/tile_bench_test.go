@@ -23,7 +23,7 @@ func BenchmarkTileMillion(b *testing.B) {
 		l.tiles = tiles{}
 		for _, s := range sealedOf(l) {
 			if files {
-				err := errors.Join(s.close(), os.Chtimes(s.path, time.Time{}, time.Now())) // then it is looked through again
+				err := errors.Join(s.Close(), os.Chtimes(s.Path, time.Time{}, time.Now())) // then it is looked through again
 				if err != nil {
 					b.Fatal(err)
 				}
@@ -59,7 +59,7 @@ func BenchmarkTileMillion(b *testing.B) {
 				reads.Took(time.Since(start))
 			}
 			bound.Check(b, reads.Median(), "ms-median", test.most)
-			if open := openSealed(l); open > keptOpen {
+			if open := openSealed(l); open > KeptOpen {
 				b.Errorf("%d files are open", open)
 			}
 		})
@@ -69,20 +69,20 @@ func BenchmarkTileMillion(b *testing.B) {
 // openSealed is how many files of sealed segments are open.
 func openSealed(l *Log) (n int) {
 	for _, s := range sealedOf(l) {
-		if s.view(func(*bbolt.Tx) error { return nil }) == nil {
+		if s.View(func(*bbolt.Tx) error { return nil }) == nil {
 			n++
 		}
 	}
 	return n
 }
 
-func sealedOf(l *Log) []*segment { return l.all()[:len(l.all())-1] }
+func sealedOf(l *Log) []*File { return l.Files()[:len(l.Files())-1] }
 
 // To read tiles opens no file for good: those that are open are for readers of records.
 func TestTilesOpenNoSegment(t *testing.T) {
 	t.Parallel()
 	l := mustOpen(t, t.TempDir(), Options{})
-	for n := range 2 * keptOpen {
+	for n := range 2 * KeptOpen {
 		var entries []record.Entry
 		for i := range 100 {
 			entries = append(entries, entry(fmt.Sprint(n, " ", i)))

@@ -154,7 +154,7 @@ func TestWitnessedIsOfThisLog(t *testing.T) {
 	fork := Checkpoint{Origin: signed.Origin, Size: 5, Root: foreign.Root}
 	ahead := Checkpoint{Origin: signed.Origin, Size: l.Size() + 1, Root: foreign.Root}
 	for _, c := range []*Checkpoint{&fork, &ahead} {
-		must(t, c.sign(l.writer.key.Signer))
+		must(t, c.Sign(l.writer.key.Signer))
 	}
 	for name, c := range map[string]struct {
 		note []byte

@@ -24,38 +24,38 @@ type Vouched struct {
 }
 
 // trusted is the end of a log: the edge of its tree, the tails that are not the writer's, and [Vouched].Keys.
-type trusted struct {
-	end   edge
-	tails []record.UnsignedTail
-	keys  uint64
+type Trusted struct {
+	End   Edge
+	Tails []record.UnsignedTail
+	Keys  uint64
 }
 
 // Vouched does for a Reader what [Log.Vouched] does. Beside a running server it reports nothing as hidden, because the server may
 // have the records that the reader lacks.
 func (r *Reader) Vouched(ctx context.Context, visit func(r *record.Recorded, vouched bool) error, first string, others ...string) (v Vouched, err error) {
-	all := r.all()
+	all := r.Files()
 	if len(all) == 0 {
 		return v, nil
 	}
-	var t trusted
+	var t Trusted
 	newest := all[len(all)-1]
-	err = r.view(newest, func(tx *bbolt.Tx) error {
-		tail, err := checkTail(tx, newest, r.Size())
+	err = r.View(newest, func(tx *bbolt.Tx) error {
+		tail, err := CheckEnd(tx, newest, r.Size())
 		if err != nil {
 			return err
 		}
-		t = trusted{end: tail.edge, tails: readTails(tx)}
+		t = Trusted{End: tail.Edge, Tails: ReadTails(tx)}
 		meta := tx.Bucket([]byte(format.BucketMeta))
-		t.keys, _ = readNumber(meta.Get([]byte(format.MetaKeys)))
-		k, _, err := keyInForce(r.data, newest.key)
+		t.Keys, _ = ReadNumber(meta.Get([]byte(format.MetaKeys)))
+		k, _, err := keyInForce(r.data, newest.Key)
 		if doubt := ""; err == nil {
-			if doubt, err = k.doubt(newest.number, tail.edge, meta); doubt == "" {
+			if doubt, err = k.Doubt(newest.Number, tail.Edge, meta); doubt == "" {
 				return err
 			}
 		}
-		t.keys = math.MaxUint64
-		if from := max(newest.first, tail.checkpointed); from < r.Size() {
-			t.tails = append(t.tails, record.UnsignedTail{From: from, To: r.Size() - 1})
+		t.Keys = math.MaxUint64
+		if from := max(newest.First, tail.Checkpointed); from < r.Size() {
+			t.Tails = append(t.Tails, record.UnsignedTail{From: from, To: r.Size() - 1})
 		}
 		return nil
 	})
@@ -64,29 +64,29 @@ func (r *Reader) Vouched(ctx context.Context, visit func(r *record.Recorded, vou
 	} else if err != nil {
 		return v, err
 	}
-	v, err = r.vouched(ctx, t, visit, first, others)
+	v, err = r.VouchedBy(ctx, t, visit, first, others)
 	v.Hidden = v.Hidden && !r.Partial()
 	return v, err
 }
 
-func (r *Reader) vouched(ctx context.Context, t trusted, visit func(*record.Recorded, bool) error, first string, others []string) (v Vouched, err error) {
-	v.Keys = t.keys
-	names, size := append(slices.Clone(others), first), t.end.size
+func (r *Reader) VouchedBy(ctx context.Context, t Trusted, visit func(*record.Recorded, bool) error, first string, others []string) (v Vouched, err error) {
+	v.Keys = t.Keys
+	names, size := append(slices.Clone(others), first), t.End.Size
 	var found []*record.Recorded
 	newest := -1 // in found
-	for _, s := range slices.Backward(r.all()) {
-		here, err := r.eventsIn(ctx, s.first, size, names)
+	for _, s := range slices.Backward(r.Files()) {
+		here, err := r.eventsIn(ctx, s.First, size, names)
 		if err != nil && !errors.Is(err, record.ErrDamaged) {
 			return v, err
 		}
 		v.Altered = errors.Join(v.Altered, err)
-		found, size = append(here, found...), s.first
+		found, size = append(here, found...), s.First
 		for newest = len(here) - 1; newest >= 0 && (here[newest].Event != first || !r.proves(s, here[newest], t)); newest-- {
 		}
-		if oldest := s.number == r.all()[0].number; newest < 0 && !oldest {
+		if oldest := s.Number == r.Files()[0].Number; newest < 0 && !oldest {
 			continue
 		}
-		if err := r.ends(ctx, s.first, t.end, &fromEdge{r, s}, silent()); err != nil {
+		if err := r.WalkTo(ctx, s.First, t.End, &fromEdge{r, s}, silent()); err != nil {
 			v.Altered, v.Hidden = errors.Join(v.Altered, err), true
 		}
 		break
@@ -95,9 +95,9 @@ func (r *Reader) vouched(ctx context.Context, t trusted, visit func(*record.Reco
 	if newest >= 0 {
 		behind = found[newest].Sequence
 		if v.Hidden {
-			s, err := r.find(behind)
+			s, err := r.FileOf(behind)
 			if err == nil {
-				err = r.ends(ctx, behind+1, t.end, &fromEdge{r, s}, silent())
+				err = r.WalkTo(ctx, behind+1, t.End, &fromEdge{r, s}, silent())
 			}
 			v.Hidden = err != nil
 		}
@@ -105,7 +105,7 @@ func (r *Reader) vouched(ctx context.Context, t trusted, visit func(*record.Reco
 	if v.Altered != nil && !errors.Is(v.Altered, record.ErrDamaged) {
 		return v, v.Altered
 	}
-	for _, tail := range t.tails {
+	for _, tail := range t.Tails {
 		if tail.To > behind {
 			v.Hidden, v.Keys = true, math.MaxUint64
 			v.Altered = errors.Join(v.Altered, fmt.Errorf("%w: nothing says that the service wrote records %d to %d", record.ErrDamaged, tail.From, tail.To))
@@ -120,31 +120,31 @@ func (r *Reader) vouched(ctx context.Context, t trusted, visit func(*record.Reco
 	return v, nil
 }
 
-func silent() *walker { return &walker{visit: func(record.Record) error { return nil }} }
+func silent() *Walker { return &Walker{Visit: func(record.Record) error { return nil }} }
 
 // fromEdge reads the hashes of a tree from a segment on: those before it from its edge.
 type fromEdge struct {
 	r *Reader
-	s *segment
+	s *File
 }
 
 // ReadHashes implements [tlog.HashReader].
 func (h *fromEdge) ReadHashes(indexes []int64) (all []tlog.Hash, err error) {
-	var before edge
-	err = h.r.view(h.s, func(tx *bbolt.Tx) (err error) { before, err = edgeBefore(tx, h.s.first); return err })
+	var before Edge
+	err = h.r.View(h.s, func(tx *bbolt.Tx) (err error) { before, err = EdgeBefore(tx, h.s.First); return err })
 	if err != nil {
 		return nil, err
 	}
-	return before.then(h.r).ReadHashes(indexes)
+	return before.Then(h.r).ReadHashes(indexes)
 }
 
 // proves reports whether a record of a segment is in a tree as its line has it.
-func (r *Reader) proves(s *segment, one *record.Recorded, t trusted) bool {
-	if slices.ContainsFunc(t.tails, func(u record.UnsignedTail) bool { return u.From <= one.Sequence && one.Sequence <= u.To }) {
+func (r *Reader) proves(s *File, one *record.Recorded, t Trusted) bool {
+	if slices.ContainsFunc(t.Tails, func(u record.UnsignedTail) bool { return u.From <= one.Sequence && one.Sequence <= u.To }) {
 		return false
 	}
-	size, sequence := int64(t.end.size), int64(one.Sequence)
-	root, err := t.end.root()
+	size, sequence := int64(t.End.Size), int64(one.Sequence)
+	root, err := t.End.Root()
 	if err != nil {
 		return false
 	}

@@ -14,21 +14,21 @@ import (
 
 // Events is [Log.Events] for a Reader. It does not check that the log is the one that was signed: package verify does.
 func (r *Reader) Events(ctx context.Context, visit func(*record.Recorded) error, first string, others ...string) error {
-	_, err := r.events(ctx, visit, first, others)
+	_, err := r.VisitEvents(ctx, visit, first, others)
 	return err
 }
 
 // events returns from where on it went.
-func (r *Reader) events(ctx context.Context, visit func(*record.Recorded) error, first string, others []string) (from uint64, err error) {
+func (r *Reader) VisitEvents(ctx context.Context, visit func(*record.Recorded) error, first string, others []string) (from uint64, err error) {
 	names, size, begun := append(slices.Clone(others), first), r.Size(), false
 	var found []*record.Recorded
-	for _, s := range slices.Backward(r.all()) {
-		here, err := r.eventsIn(ctx, s.first, size, names)
+	for _, s := range slices.Backward(r.Files()) {
+		here, err := r.eventsIn(ctx, s.First, size, names)
 		if err != nil {
 			return 0, err
 		}
 		begun = slices.ContainsFunc(here, func(r *record.Recorded) bool { return r.Event == first })
-		if found, size = append(here, found...), s.first; begun {
+		if found, size = append(here, found...), s.First; begun {
 			break
 		}
 	}
@@ -60,41 +60,41 @@ func (r *Reader) eventsIn(ctx context.Context, from, to uint64, names []string) 
 }
 
 // ends goes over the records from a sequence on, and fails if they do not end in a tree. hashes are those of the tree.
-func (r *Reader) ends(ctx context.Context, from uint64, end edge, hashes tlog.HashReader, w *walker) (err error) {
-	if w.edge, err = edgeAt(from, hashes); err != nil {
+func (r *Reader) WalkTo(ctx context.Context, from uint64, end Edge, hashes tlog.HashReader, w *Walker) (err error) {
+	if w.Edge, err = edgeAt(from, hashes); err != nil {
 		return err
 	}
-	if err := r.walk(ctx, end.size, w); err != nil {
+	if err := r.walk(ctx, end.Size, w); err != nil {
 		return err
 	}
-	if !slices.Equal(w.edge.hashes, end.hashes) {
+	if !slices.Equal(w.Edge.Hashes, end.Hashes) {
 		return fmt.Errorf("%w: its records from %d on are not those that were signed: run log verify", record.ErrDamaged, from)
 	}
 	return nil
 }
 
 // walk goes on from the edge of a walker.
-func (r *Reader) walk(ctx context.Context, to uint64, w *walker) (err error) {
-	for err == nil && w.edge.size < to {
-		var s *segment
-		if s, err = r.find(w.edge.size); err == nil {
-			err = r.view(s, func(tx *bbolt.Tx) error { return w.segment(ctx, tx, to) })
+func (r *Reader) walk(ctx context.Context, to uint64, w *Walker) (err error) {
+	for err == nil && w.Edge.Size < to {
+		var s *File
+		if s, err = r.FileOf(w.Edge.Size); err == nil {
+			err = r.View(s, func(tx *bbolt.Tx) error { return w.Read(ctx, tx, to) })
 		}
 	}
 	if err != nil {
 		return err
 	}
-	return w.explained()
+	return w.Explained()
 }
 
 // walker goes over records, and makes the tree of them again.
-type walker struct {
-	ids   map[string]bool
-	visit func(record.Record) error
-	edge  edge
+type Walker struct {
+	IDs   map[string]bool
+	Visit func(record.Record) error
+	Edge  Edge
 	// gone are the records without content, and removed is what the log says of that.
-	gone    []uint64
-	removed removed
+	Gone    []uint64
+	Removed Removed
 }
 
 // segmentRecords is how many records are read in one transaction: one that lasted would
@@ -102,41 +102,41 @@ type walker struct {
 const segmentRecords = 4096
 
 // segment reads on, within one segment.
-func (w *walker) segment(ctx context.Context, tx *bbolt.Tx, to uint64) error {
-	for r, err := range storedFrom(tx, w.edge.size, min(to, w.edge.size+segmentRecords)) {
+func (w *Walker) Read(ctx context.Context, tx *bbolt.Tx, to uint64) error {
+	for r, err := range storedFrom(tx, w.Edge.Size, min(to, w.Edge.Size+segmentRecords)) {
 		if err != nil {
 			return err
 		}
 		if r.Line != nil {
 			err = w.record(r.Record)
 		} else {
-			w.gone = append(w.gone, r.Sequence)
-			err = w.visit(r.Record)
+			w.Gone = append(w.Gone, r.Sequence)
+			err = w.Visit(r.Record)
 		}
 		if err != nil {
 			return err
 		}
-		if !w.edge.extend(r.Leaf, r.hashes) {
+		if !w.Edge.extend(r.Leaf, r.hashes) {
 			return fmt.Errorf("%w: the tree does not hold record %d", record.ErrDamaged, r.Sequence)
 		}
 	}
 	return ctx.Err()
 }
 
-func (w *walker) record(r record.Record) error {
+func (w *Walker) record(r record.Record) error {
 	if tlog.RecordHash(r.Line) != r.Leaf {
 		return fmt.Errorf("%w: record %d is not the one that was hashed", record.ErrDamaged, r.Sequence)
 	}
 	if removesContent(r.Line) {
-		if err := w.removed.take(r.Line); err != nil {
+		if err := w.Removed.Take(r.Line); err != nil {
 			return fmt.Errorf("record %d: %w", r.Sequence, err)
 		}
 	}
-	if !w.names(r.Line) {
+	if !w.Names(r.Line) {
 		return nil
 	}
 	r.Line = bytes.Clone(r.Line)
-	return w.visit(r)
+	return w.Visit(r)
 }
 
 // naming is what stands before the id of an approval request, or of a capability.
@@ -144,12 +144,12 @@ var naming = [][]byte{[]byte(`"approval":`), []byte(`"capability":`), []byte(`"c
 
 // names reports whether a line names one of the items that are looked for, anywhere. The log writes a line in one way, so
 // that it cannot be spelt otherwise.
-func (w *walker) names(line []byte) bool {
+func (w *Walker) Names(line []byte) bool {
 	for _, before := range naming {
 		for rest, found := line, true; found; {
 			_, rest, found = bytes.Cut(rest, before)
 			text, isText := bytes.CutPrefix(rest, []byte{'"'})
-			if id, _, ended := bytes.Cut(text, []byte{'"'}); found && isText && ended && w.ids[string(id)] {
+			if id, _, ended := bytes.Cut(text, []byte{'"'}); found && isText && ended && w.IDs[string(id)] {
 				return true
 			}
 		}
@@ -158,7 +158,7 @@ func (w *walker) names(line []byte) bool {
 		_, rest, found = bytes.Cut(rest, []byte(record.AncestorsMember))
 		list, _, ended := bytes.Cut(rest, []byte{']'})
 		for id := range bytes.SplitSeq(list, []byte{','}) {
-			if found && ended && len(id) > 1 && w.ids[string(id[1:len(id)-1])] {
+			if found && ended && len(id) > 1 && w.IDs[string(id[1:len(id)-1])] {
 				return true
 			}
 		}
@@ -167,9 +167,9 @@ func (w *walker) names(line []byte) bool {
 }
 
 // explained fails if content is gone and no record says why.
-func (w *walker) explained() error {
-	for _, sequence := range w.gone {
-		if _, redacted := w.removed.redacted[sequence]; sequence >= w.removed.below && !redacted {
+func (w *Walker) Explained() error {
+	for _, sequence := range w.Gone {
+		if _, redacted := w.Removed.redacted[sequence]; sequence >= w.Removed.below && !redacted {
 			return fmt.Errorf("%w: record %d is missing, and no record says why: run log verify", record.ErrDamaged, sequence)
 		}
 	}

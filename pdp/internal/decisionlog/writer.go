@@ -30,14 +30,14 @@ type writer struct {
 	active *active // nil while the log cannot be written
 	tail   tail
 	tails  []record.UnsignedTail // that are on record
-	key    key
+	key    Key
 	failed error
 	tried  time.Time // when a new segment was last tried for, or the failed log
 }
 
 // active is the segment that is written to.
 type active struct {
-	*segment
+	*File
 	opened  time.Time // when it was begun
 	charged *charges
 }
@@ -166,7 +166,7 @@ func (w *writer) wait() time.Duration {
 		return max(time.Minute, w.options.RetryEvery) - time.Since(w.tried)
 	case w.failed != nil:
 		return w.options.RetryEvery - time.Since(w.tried)
-	case t.edge.size > t.checkpointed:
+	case t.Edge.Size > t.Checkpointed:
 		return min(w.options.Checkpoints.Every-time.Since(t.checkpointedAt), w.options.Checkpoints.Idle-time.Since(t.appended))
 	}
 	return w.options.Checkpoints.Every - time.Since(t.checkpointedAt)
@@ -378,7 +378,7 @@ func (w *writer) order(ctx context.Context, do func() error) error {
 
 // grow makes records visible, and wakes readers that wait for them.
 func (w *writer) grow(size uint64) {
-	w.reader.setSize(size)
+	w.reader.SetSize(size)
 	next := make(chan struct{})
 	close(*w.told.grown.Swap(&next))
 }
