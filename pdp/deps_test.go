@@ -59,6 +59,7 @@ var rooms = []struct{ room, not, because string }{
 	// The decision log: a record is made, kept, read and verified.
 	{"pdp/internal/decisionlog/format", "anything of ours", "the writer and the verifier share these words, and would share more"},
 	{"pdp/internal/decisionlog/record", "anything of ours but evaluation pdp/internal/decisionlog/format", "what a record says would depend on the file that it stands in"},
+	{"pdp/internal/decisionlog/segment", "anything of ours but evaluation pdp/internal/boltfile pdp/internal/boltfile/pages pdp/internal/decisionlog/format pdp/internal/decisionlog/journal pdp/internal/decisionlog/record pdp/internal/plainfile", "who reads a log would carry its writer, and could write to it"},
 	{"pdp/internal/decisionlog/mask", "anything of ours but evaluation pdp/internal/evidence", "a value would be masked in one record and not in the next, if anything besides the request decided about it"},
 	{"pdp/internal/decisionlog/recorder", "anything of ours but evaluation pdp pdp/internal/decisionlog pdp/internal/decisionlog/format pdp/internal/decisionlog/mask pdp/internal/decisionlog/record", "one question would have another record over HTTP than in process"},
 	{"pdp/internal/decisionlog", "anything of ours but evaluation pdp/internal/boltfile pdp/internal/boltfile/pages pdp/internal/decisionlog/format pdp/internal/decisionlog/index pdp/internal/decisionlog/journal pdp/internal/decisionlog/record pdp/internal/evidence pdp/internal/plainfile", "a mistake of the PDP or the server could alter what is on record"},
@@ -223,7 +224,7 @@ var owners = []struct{ paths, where, because string }{
 	{"filippo.io/age", "pdp/internal/command/operate", "a server would hold the keys that its backups are encrypted for, or choose them"},
 	{"go.etcd.io/etcd", "pdp/internal/cluster pdp/internal/ledger/etcd pdp/pdptest/etcdtest", "more places would have to know how etcd fails"},
 	{"go.uber.org/zap", "pdp/internal/cluster pdp/pdptest/etcdtest", "messages for the operator are by log/slog, and zap is there for a client that wants one"},
-	{"go.etcd.io/bbolt", "pdp/internal/boltfile pdp/internal/decisionlog pdp/internal/decisionlog/index pdp/internal/ledger/bolt", "bbolt panics on a damaged file, and more places would have to open files by pdp/internal/boltfile"},
+	{"go.etcd.io/bbolt", "pdp/internal/boltfile pdp/internal/decisionlog pdp/internal/decisionlog/index pdp/internal/decisionlog/segment pdp/internal/ledger/bolt", "bbolt panics on a damaged file, and more places would have to open files by pdp/internal/boltfile"},
 	{"cel.dev/cel-go", "evaluation/coaz", "cel-go adds 10 MB, and each place that evaluates expressions must bound them"},
 	{"github.com/santhosh-tekuri/jsonschema", "pdp/internal/bundle pdp/internal/mcp/internal/arguments pdp/pdptest", "it fetches what a schema refers to, cannot be stopped, and quotes secrets, and each place must guard against that"},
 	{"github.com/modelcontextprotocol/go-sdk", "evaluation/coaz/sdkpep evaluation/coaz/sdkpep/example", "the gateway is tested against the SDK, and would pass if both wrote a message with the same mistake"},

@@ -19,6 +19,7 @@ import (
 	"policy-service/pdp/internal/decisionlog/mask"
 	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/internal/decisionlog/recorder"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/internal/replay"
 	"policy-service/pdp/pdptest/night"
 )
@@ -413,7 +414,7 @@ func (a *onRecord) check(id string) string {
 	if err != nil {
 		a.Fatal(err)
 	}
-	var shown decisionlog.Shown
+	var shown segment.Shown
 	if shown.Record, err = a.log.Recorded(rec.Line); err == nil {
 		err = shown.Ask(id)
 	}

@@ -14,7 +14,7 @@ import (
 
 	"github.com/fsnotify/fsnotify"
 
-	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/internal/source"
 )
 
@@ -310,14 +310,14 @@ func TestAnEditPaysForTheListThatIsKept(t *testing.T) {
 	w := tenantsIn(t)
 	w.reloader.least, w.reloader.most, w.reloader.second = 1, 1<<30, 1
 	data := t.TempDir()
-	kept, err := decisionlog.OpenBundles(data)
+	kept, err := segment.OpenBundles(data)
 	must(t, err)
 	began := time.Now()
 	w.write(tree{"tenants/acme/x.cedar": ofTenant("x", 1)})
 	must(t, w.reload(t.Context(), false))
 	_, err = kept.Put(Dir(w.dir).Read().Content)
 	must(t, err)
-	all, err := os.ReadDir(filepath.Join(data, decisionlog.BundlesDir))
+	all, err := os.ReadDir(filepath.Join(data, segment.BundlesDir))
 	must(t, err)
 	var stored int64
 	for _, one := range all {

@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"policy-service/pdp/decisionlog/verify"
-	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/export"
+	"policy-service/pdp/internal/decisionlog/segment"
 )
 
 var million = flag.Int("records", 1_000_000, "how many records the benchmark of verify reads")
@@ -27,7 +27,7 @@ func BenchmarkHowFastAndHowSmall(b *testing.B) {
 	name := filepath.Join(data, "export")
 	f, err := os.Create(name)
 	check(b, err)
-	check(b, decisionlog.Read(data, func(s *decisionlog.Snapshot) error {
+	check(b, segment.Read(data, func(s *segment.Snapshot) error {
 		_, err := export.Log{Snapshot: s}.Export(b.Context(), f, export.Options{})
 		return err
 	}))

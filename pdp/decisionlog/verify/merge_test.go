@@ -22,6 +22,7 @@ import (
 	"policy-service/pdp/internal/decisionlog/export"
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/record"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/pdptest/clock"
 )
 
@@ -324,7 +325,7 @@ func TestMergeMadeOnPurpose(t *testing.T) {
 		return resealed(join(append(out, end)))
 	}
 	var proof bytes.Buffer
-	check(t, decisionlog.Read(m.dirs[1], func(s *decisionlog.Snapshot) error { return export.Log{Snapshot: s}.Prove(t.Context(), &proof, id(3)) }))
+	check(t, segment.Read(m.dirs[1], func(s *segment.Snapshot) error { return export.Log{Snapshot: s}.Prove(t.Context(), &proof, id(3)) }))
 	lines, sum := split(all), 0
 	for n, line := range lines { // where a part has two lines, one after the other
 		if n > 10 && bytes.HasPrefix(line, []byte(`{"sequence"`)) && bytes.HasPrefix(lines[n+1], []byte(`{"sequence"`)) {
@@ -454,7 +455,7 @@ func TestMergeRefuses(t *testing.T) {
 	good, other := exportReal(t, m.dirs[0], export.Options{}), exportReal(t, m.dirs[1], export.Options{})
 	lines := split(other)
 	var proof bytes.Buffer
-	check(t, decisionlog.Read(m.dirs[1], func(s *decisionlog.Snapshot) error { return export.Log{Snapshot: s}.Prove(t.Context(), &proof, id(3)) }))
+	check(t, segment.Read(m.dirs[1], func(s *segment.Snapshot) error { return export.Log{Snapshot: s}.Prove(t.Context(), &proof, id(3)) }))
 	for name, tt := range map[string]struct {
 		with []byte
 		want string

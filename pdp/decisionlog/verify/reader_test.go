@@ -10,10 +10,10 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/pdp/decisionlog/verify"
-	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/export"
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/record"
+	"policy-service/pdp/internal/decisionlog/segment"
 )
 
 // leavesIn goes through a file with a reader.
@@ -81,7 +81,7 @@ func TestChangedBundles(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
 	l := openReal(t, data)
-	kept, err := decisionlog.OpenBundles(data)
+	kept, err := segment.OpenBundles(data)
 	check(t, err)
 	for n, files := range []map[string][]byte{
 		{"a.cedar": bytes.Repeat([]byte("// a policy\n"), 200_000), "b.cedar": []byte("// b\n")}, // of three lines, and of one

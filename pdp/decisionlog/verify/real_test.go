@@ -17,6 +17,7 @@ import (
 	"policy-service/pdp/internal/decisionlog/export"
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/record"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/pdptest/night"
 )
 
@@ -73,7 +74,7 @@ func appendReal(t testing.TB, l *decisionlog.Log, from, to int) {
 
 func keysOf(t testing.TB, data string) []string {
 	t.Helper()
-	keys, err := decisionlog.VerifierKeys(data)
+	keys, err := segment.VerifierKeys(data)
 	check(t, err)
 	return keys
 }
@@ -81,7 +82,7 @@ func keysOf(t testing.TB, data string) []string {
 func exportReal(t testing.TB, data string, o export.Options) []byte {
 	t.Helper()
 	var out bytes.Buffer
-	check(t, decisionlog.Read(data, func(s *decisionlog.Snapshot) error {
+	check(t, segment.Read(data, func(s *segment.Snapshot) error {
 		_, err := export.Log{Snapshot: s}.Export(t.Context(), &out, o)
 		return err
 	}))
@@ -112,14 +113,14 @@ func TestReal(t *testing.T) {
 		}
 	}
 	var proof bytes.Buffer
-	check(t, decisionlog.Read(data, func(s *decisionlog.Snapshot) error {
+	check(t, segment.Read(data, func(s *segment.Snapshot) error {
 		return export.Log{Snapshot: s}.Prove(t.Context(), &proof, id(180))
 	}))
 	if r, got := read(t, exportOf(proof.Bytes()), verify.Options{Key: newest}); !r.Verified() || len(got) != 1 {
 		t.Errorf("proof: %v", r.Problem)
 	}
 	proof.Reset()
-	check(t, decisionlog.Read(data, func(s *decisionlog.Snapshot) error {
+	check(t, segment.Read(data, func(s *segment.Snapshot) error {
 		return export.Log{Snapshot: s}.Consistency(t.Context(), &proof, kept)
 	}))
 	if r := verify.Export(&proof, verify.Options{Key: strings.Join(keys, "\n")}); !r.Verified() {

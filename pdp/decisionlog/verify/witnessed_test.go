@@ -16,11 +16,11 @@ import (
 	"golang.org/x/mod/sumdb/note"
 
 	"policy-service/pdp/decisionlog/verify"
-	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/c2sp"
 	"policy-service/pdp/internal/decisionlog/export"
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/record"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/pdptest/judged"
 )
 
@@ -446,7 +446,7 @@ func TestProofOfALine(t *testing.T) {
 	c, other := newCosigned(t), newCosigned(t)
 	policy := verify.Options{Policy: policyOf(t, c.keys...)}
 	var line, proof, late, uncosigned []byte
-	check(t, decisionlog.Read(c.data, func(s *decisionlog.Snapshot) error {
+	check(t, segment.Read(c.data, func(s *segment.Snapshot) error {
 		l := export.Log{Snapshot: s}
 		r, err := l.Find(id(7))
 		check(t, err)
@@ -518,7 +518,7 @@ func TestOthersJudgeAProof(t *testing.T) {
 	}
 	two, three := file("two", []byte(policy+"group all 2 W1 W2 W3\nquorum all\n")), file("three", []byte(policy+"group all all W1 W2 W3\nquorum all\n"))
 	var line, proof []byte
-	check(t, decisionlog.Read(c.data, func(s *decisionlog.Snapshot) error {
+	check(t, segment.Read(c.data, func(s *segment.Snapshot) error {
 		r, err := s.Find(id(7))
 		check(t, err)
 		line = bytes.Clone(r.Line)

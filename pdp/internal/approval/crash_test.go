@@ -24,6 +24,7 @@ import (
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/record"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/pdptest/night"
 )
 
@@ -56,7 +57,7 @@ func logged(l *decisionlog.Log) approval.Options {
 		},
 		Recorded: func(id string) (bool, error) {
 			_, err := l.ByID(id)
-			if errors.Is(err, decisionlog.ErrNotFound) {
+			if errors.Is(err, segment.ErrNotFound) {
 				return false, nil
 			}
 			return err == nil, err

@@ -23,6 +23,7 @@ import (
 	"policy-service/pdp/internal/approval"
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/record"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/internal/decisionlog/vouch"
 	"policy-service/pdp/internal/ledger/etcd"
 	"policy-service/pdp/pdptest/counted"
@@ -146,7 +147,7 @@ func (r *replica) open() {
 func (s *scene) keysOf(origin string) (keys []string, err error) {
 	for _, r := range s.replicas {
 		if log := r.its(); log != nil && log.Origin() == origin {
-			return decisionlog.VerifierKeys(r.data)
+			return segment.VerifierKeys(r.data)
 		}
 	}
 	return nil, fmt.Errorf("%s is no replica", origin)

@@ -15,6 +15,7 @@ import (
 
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/record"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/pdptest/night"
 )
 
@@ -342,7 +343,7 @@ func TestAccountsSurviveAFailingDisk(t *testing.T) {
 			if err == nil {
 				break
 			}
-			if !errors.Is(err, ErrUnavailable) {
+			if !errors.Is(err, segment.ErrUnavailable) {
 				t.Fatal(err)
 			}
 		}

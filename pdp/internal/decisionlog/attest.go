@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"policy-service/pdp/internal/decisionlog/record"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"slices"
 
 	"golang.org/x/mod/sumdb/tlog"
@@ -11,7 +12,7 @@ import (
 
 // Attest returns the record with an id if the log vouches for it: its line is what its
 // leaf was made of, and its leaf is in the tree of the newest checkpoint. If that does not
-// cover it yet, one is made. Where the content is gone the error is [ErrGone].
+// cover it yet, one is made. Where the content is gone the error is [segment.ErrGone].
 func (l *Log) Attest(ctx context.Context, id string) (record.Record, error) {
 	rec, err := l.ByID(id)
 	if err != nil {
@@ -35,12 +36,12 @@ func (l *Log) Attest(ctx context.Context, id string) (record.Record, error) {
 }
 
 // covering is the newest checkpoint, which covers a record.
-func (l *Log) covering(ctx context.Context, sequence uint64) (Checkpoint, error) {
+func (l *Log) covering(ctx context.Context, sequence uint64) (segment.Checkpoint, error) {
 	signed, err := l.writer.signed(ctx, func(t *tail) bool { return t.Note != nil && t.Checkpointed > sequence })
 	if err != nil {
-		return Checkpoint{}, err
+		return segment.Checkpoint{}, err
 	}
-	return ParseCheckpoint(signed, nil)
+	return segment.ParseCheckpoint(signed, nil)
 }
 
 // Naming goes over the records from a sequence on that name one of some approval requests or capabilities: steps of it, and
@@ -49,7 +50,7 @@ func (l *Log) covering(ctx context.Context, sequence uint64) (Checkpoint, error)
 // because it may have named any of them: a program that can write to the files can also write, past the last
 // checkpoint, that it was redacted.
 func (l *Log) Naming(ctx context.Context, from uint64, ids map[string]bool, visit func(record.Record) error) error {
-	return l.signed(ctx, from, &Walker{IDs: ids, Visit: visit})
+	return l.signed(ctx, from, &segment.Walker{IDs: ids, Visit: visit})
 }
 
 // Events goes over the administrative records of some events, from the newest segment on in which one of them is the
@@ -63,11 +64,11 @@ func (l *Log) Events(ctx context.Context, visit func(*record.Recorded) error, fi
 	if err != nil {
 		return err
 	}
-	return l.signed(ctx, from, &Walker{Visit: func(record.Record) error { return nil }})
+	return l.signed(ctx, from, &segment.Walker{Visit: func(record.Record) error { return nil }})
 }
 
 // signed goes over the records from a sequence on, and fails if they are not those that were signed.
-func (l *Log) signed(ctx context.Context, from uint64, w *Walker) error {
+func (l *Log) signed(ctx context.Context, from uint64, w *segment.Walker) error {
 	end, err := l.writer.tree(ctx)
 	if err != nil {
 		return err
@@ -76,7 +77,7 @@ func (l *Log) signed(ctx context.Context, from uint64, w *Walker) error {
 }
 
 // tree is the edge of the tree as the writer has it.
-func (w *writer) tree(ctx context.Context) (e Edge, err error) {
+func (w *writer) tree(ctx context.Context) (e segment.Edge, err error) {
 	err = w.order(ctx, func() error { e = w.tail.Edge.Clone(); return nil })
 	return e, err
 }
@@ -106,14 +107,14 @@ func (w *writer) signed(ctx context.Context, willDo func(*tail) bool) (signed []
 
 // Vouched goes over the administrative records of some events: the newest record of the first event for which the tree
 // vouches, and all behind it. Visit hears of each whether it is vouched for. If records may be hidden, none is but the first.
-func (l *Log) Vouched(ctx context.Context, visit func(r *record.Recorded, vouched bool) error, first string, others ...string) (v Vouched, err error) {
+func (l *Log) Vouched(ctx context.Context, visit func(r *record.Recorded, vouched bool) error, first string, others ...string) (v segment.Vouched, err error) {
 	if err := l.barrier(ctx); err != nil {
 		return v, err
 	}
-	var t Trusted
+	var t segment.Trusted
 	w := l.writer
 	err = w.order(ctx, func() error {
-		t = Trusted{w.tail.Edge.Clone(), slices.Clone(w.tails), w.tail.keys}
+		t = segment.Trusted{End: w.tail.Edge.Clone(), Tails: slices.Clone(w.tails), Keys: w.tail.keys}
 		return nil
 	})
 	if err != nil {

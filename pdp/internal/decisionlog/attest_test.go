@@ -16,6 +16,7 @@ import (
 	"policy-service/pdp/internal/boltfile"
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/record"
+	"policy-service/pdp/internal/decisionlog/segment"
 )
 
 // kindStep is a kind whose details name an approval request.
@@ -31,27 +32,29 @@ func TestNobodyHidesAStep(t *testing.T) {
 	t.Parallel()
 	const hidden = 6
 	options := Options{Kinds: []string{kindStep}, Checkpoints: Checkpoints{Records: 4}}
-	line := func(tx *bbolt.Tx) []byte { return tx.Bucket([]byte(format.BucketRecords)).Get(Number(hidden)) }
+	line := func(tx *bbolt.Tx) []byte { return tx.Bucket([]byte(format.BucketRecords)).Get(segment.Number(hidden)) }
 	other := func(tx *bbolt.Tx) []byte { return bytes.Replace(line(tx), []byte("mine"), []byte("none"), 1) }
 	put := func(tx *bbolt.Tx, bucket string, value []byte) error {
-		return tx.Bucket([]byte(bucket)).Put(Number(hidden), value)
+		return tx.Bucket([]byte(bucket)).Put(segment.Number(hidden), value)
 	}
 	leaf := func(tx *bbolt.Tx, line []byte) error {
-		stored := bytes.Clone(tx.Bucket([]byte(format.BucketHashes)).Get(Number(hidden)))
+		stored := bytes.Clone(tx.Bucket([]byte(format.BucketHashes)).Get(segment.Number(hidden)))
 		sum := sha256.Sum256(append([]byte{0}, line...))
 		copy(stored, sum[:])
 		return put(tx, format.BucketHashes, stored)
 	}
 	for name, edit := range map[string]func(*bbolt.Tx) error{
-		"nothing":         func(*bbolt.Tx) error { return nil },
-		"record removed":  func(tx *bbolt.Tx) error { return tx.Bucket([]byte(format.BucketRecords)).Delete(Number(hidden)) },
-		"hash removed":    func(tx *bbolt.Tx) error { return tx.Bucket([]byte(format.BucketHashes)).Delete(Number(hidden)) },
+		"nothing": func(*bbolt.Tx) error { return nil },
+		"record removed": func(tx *bbolt.Tx) error {
+			return tx.Bucket([]byte(format.BucketRecords)).Delete(segment.Number(hidden))
+		},
+		"hash removed":    func(tx *bbolt.Tx) error { return tx.Bucket([]byte(format.BucketHashes)).Delete(segment.Number(hidden)) },
 		"record replaced": func(tx *bbolt.Tx) error { return put(tx, format.BucketRecords, other(tx)) },
 		"record and its hash": func(tx *bbolt.Tx) error {
 			return errors.Join(leaf(tx, other(tx)), put(tx, format.BucketRecords, other(tx)))
 		},
 		"a record in between": func(tx *bbolt.Tx) error {
-			return tx.Bucket([]byte(format.BucketRecords)).Put(append(Number(hidden-1), 0), line(tx))
+			return tx.Bucket([]byte(format.BucketRecords)).Put(append(segment.Number(hidden-1), 0), line(tx))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -61,7 +64,7 @@ func TestNobodyHidesAStep(t *testing.T) {
 				mustAppend(t, l, entry(fmt.Sprint("decision ", n)), stepOf([]string{"mine", "other"}[n%2], fmt.Sprint("step ", n)))
 			}
 			must(t, l.Close())
-			db, err := boltfile.Open(Path(data, 1), record.ErrDamaged, boltfile.ToWrite, bbolt.Options{})
+			db, err := boltfile.Open(segment.Path(data, 1), record.ErrDamaged, boltfile.ToWrite, bbolt.Options{})
 			if err == nil {
 				err = errors.Join(db.Update(edit), boltfile.Close(db, record.ErrDamaged))
 			}
@@ -113,7 +116,7 @@ func TestRedactedStepIsExplained(t *testing.T) {
 // TestALineThatNamesAnApproval: a request is named by its whole id, in the one member that has it.
 func TestALineThatNamesAnApproval(t *testing.T) {
 	t.Parallel()
-	w := &Walker{IDs: map[string]bool{"mine": true}}
+	w := &segment.Walker{IDs: map[string]bool{"mine": true}}
 	parts := []string{`"approval":"mine"`, `"approval":"other"`, `"approval":"`, `"approval":`, `approval":"mine"`, `mine"`, `"appro`, ",", ""}
 	for _, a := range parts {
 		for _, b := range parts {

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"slices"
 	"testing"
 
@@ -17,8 +18,8 @@ import (
 func TestBundlesKeepEveryFileOnce(t *testing.T) {
 	t.Parallel()
 	data := memory(t)
-	dir := BundlesPath(data)
-	b, err := OpenBundles(data)
+	dir := segment.BundlesPath(data)
+	b, err := segment.OpenBundles(data)
 	must(t, err)
 	first := map[string][]byte{"a.cedar": []byte("permit(principal,action,resource);"), "b.cedar": []byte("forbid(principal,action,resource);")}
 	second := maps.Clone(first)
@@ -41,8 +42,8 @@ func TestBundlesKeepEveryFileOnce(t *testing.T) {
 func TestBundlesRefuseAlteredFiles(t *testing.T) {
 	t.Parallel()
 	data := memory(t)
-	dir := BundlesPath(data)
-	b, err := OpenBundles(data)
+	dir := segment.BundlesPath(data)
+	b, err := segment.OpenBundles(data)
 	must(t, err)
 	files := map[string][]byte{"a.cedar": []byte("permit(principal,action,resource);")}
 	digest, err := b.Put(files)
@@ -69,7 +70,7 @@ func TestBundlesRefuseAlteredFiles(t *testing.T) {
 // A file that reads like a list is none to whoever may have written it: it could name files of tenants that its reader does not see.
 func TestBundlesListNoFile(t *testing.T) {
 	t.Parallel()
-	b, err := OpenBundles(memory(t))
+	b, err := segment.OpenBundles(memory(t))
 	must(t, err)
 	hash := func(content string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(content))) }
 	const secret = "permit(principal,action,resource);"
@@ -80,17 +81,17 @@ func TestBundlesListNoFile(t *testing.T) {
 		t.Errorf("got %q, %v", got, err)
 	}
 	sum := sha256.Sum256([]byte(forged))
-	if got, err := b.Listed("h1:" + base64.StdEncoding.EncodeToString(sum[:])); !errors.Is(err, ErrNoSuchBundle) {
+	if got, err := b.Listed("h1:" + base64.StdEncoding.EncodeToString(sum[:])); !errors.Is(err, segment.ErrNoSuchBundle) {
 		t.Errorf("got %q, %v", got, err)
 	}
 }
 
 func TestBundlesKnowOnlyDigests(t *testing.T) {
 	t.Parallel()
-	b, err := OpenBundles(memory(t))
+	b, err := segment.OpenBundles(memory(t))
 	must(t, err)
 	for _, digest := range []string{"", "h1:", "../../etc/passwd", "h1:AAAA", "h1:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU="} {
-		if _, err := b.Files(digest); !errors.Is(err, ErrNoSuchBundle) {
+		if _, err := b.Files(digest); !errors.Is(err, segment.ErrNoSuchBundle) {
 			t.Errorf("%q: %v", digest, err)
 		}
 	}
@@ -111,7 +112,7 @@ func TestCutFiles(t *testing.T) {
 		"acme":    {[]string{"acme"}, append(slices.Clone(above), "tenants/acme", "tenants/acme/a.cedar", "tenants/acme/entities/a.json")},
 		"two":     {[]string{"other", "acme2"}, append(slices.Clone(above), "tenants/acme2/a.cedar", "tenants/other/a.cedar")},
 	} {
-		got := slices.Sorted(maps.Keys(CutFiles(files, c.tenants)))
+		got := slices.Sorted(maps.Keys(segment.CutFiles(files, c.tenants)))
 		if diff := cmp.Diff(c.want, got); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}

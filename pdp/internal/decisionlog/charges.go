@@ -13,6 +13,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/segment"
 )
 
 // charges say to which accounts the records of one segment belong: for each account where its
@@ -78,7 +79,7 @@ func (c *charges) put(tx *bbolt.Tx) error {
 		return err
 	}
 	for _, one := range c.dirty {
-		if err := b.Put(append(Number(one.first), one.whose), Number(uint64(one.weight))); err != nil {
+		if err := b.Put(append(segment.Number(one.first), one.whose), segment.Number(uint64(one.weight))); err != nil {
 			return err
 		}
 		one.dirty = false
@@ -97,11 +98,11 @@ func readCharges(tx *bbolt.Tx) *charges {
 	}
 	records := tx.Bucket([]byte(format.BucketRecords))
 	_ = b.ForEach(func(k, v []byte) error {
-		weight, isNumber := ReadNumber(v)
+		weight, isNumber := segment.ReadNumber(v)
 		if len(k) != 9 || !isNumber || weight >= 1<<48 {
 			return nil
 		}
-		first, _ := ReadNumber(k[:8])
+		first, _ := segment.ReadNumber(k[:8])
 		name := nameOf(records.Get(k[:8]), k[8])
 		if c.of[name] == nil {
 			c.of[name] = &charge{first: first, whose: k[8]}
@@ -166,7 +167,7 @@ func activeCharges(tx *bbolt.Tx, first, checkpointed, size uint64) *charges {
 	c, from := readCharges(tx), max(first, checkpointed)
 	records := tx.Bucket([]byte(format.BucketRecords))
 	for ; from < size; from++ {
-		line := records.Get(Number(from))
+		line := records.Get(segment.Number(from))
 		c.add(nameOf(line, ofCaller), from, int64(len(line))+lineWeight)
 	}
 	return c
@@ -215,11 +216,11 @@ func (w *writer) limit(keep Retention) {
 
 // stretches are the sealed segments that retention may not drop yet, oldest first. One that
 // cannot be read counts with its size toward no caller, so that the log goes on.
-func stretches(r *Reader, keep Retention, now time.Time) (out []stretch) {
+func stretches(r *segment.Reader, keep Retention, now time.Time) (out []stretch) {
 	all := r.Files()
 	for i := len(all) - 2; i >= 0 && keep.LeastAge > 0; i-- {
 		until, err := begunAt(r, all[i+1].First)
-		if errors.Is(err, ErrGone) || err == nil && until.Add(keep.LeastAge).Before(now) {
+		if errors.Is(err, segment.ErrGone) || err == nil && until.Add(keep.LeastAge).Before(now) {
 			break
 		}
 		if err != nil {

@@ -12,13 +12,14 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/segment"
 )
 
 // tail is the end of the log as the writer knows it: all that it needs to go on.
 type tail struct {
-	Ending
+	segment.End
 	// journal is what may have records that the segment has not.
-	journal Journaled
+	journal segment.Journaled
 	// keys is the number of the API keys that the newest record of them came with.
 	keys uint64
 	// doubt is why nothing says that the records behind the last checkpoint are the writer's, "" if something does.
@@ -35,9 +36,9 @@ type order struct {
 	now    time.Time // of the calls and the checkpoint; zero is when they are written
 
 	checkpoint bool
-	journal    *Journaled // what counts from now on
-	clean      bool       // the log is being closed
-	nextKey    *Key       // to be signed in
+	journal    *segment.Journaled // what counts from now on
+	clean      bool               // the log is being closed
+	nextKey    *segment.Key       // to be signed in
 	begin      *active
 }
 
@@ -67,7 +68,7 @@ func (w *writer) transact(o order) error {
 	}
 	calls := o.all()
 	commit := Commit{Calls: len(o.calls)}
-	err := Guard(func() error {
+	err := segment.Guard(func() error {
 		tx, err := s.Written().Begin(true)
 		if err != nil {
 			return err
@@ -164,10 +165,10 @@ func (w *writer) fill(tx *bbolt.Tx, s *active, next *tail, o order, commit *Comm
 		}
 	}
 	if o.clean {
-		err = b.meta.Put([]byte(format.MetaClean), Number(next.Edge.Size))
+		err = b.meta.Put([]byte(format.MetaClean), segment.Number(next.Edge.Size))
 	}
 	if next.keys > 0 && (o.begin != nil || next.keys != w.tail.keys) {
-		err = errors.Join(err, b.meta.Put([]byte(format.MetaKeys), Number(next.keys)))
+		err = errors.Join(err, b.meta.Put([]byte(format.MetaKeys), segment.Number(next.keys)))
 	}
 	return errors.Join(err, w.putHead(b.meta, s, next, o))
 }
@@ -215,8 +216,8 @@ func (t *tail) at(now time.Time) (at time.Time, behind bool) {
 }
 
 // checkpoint signs the tree as it will be after this transaction.
-func (w *writer) checkpoint(b buckets, next *tail, now time.Time, nextKey *Key) (err error) {
-	c := Checkpoint{Origin: w.key.Name(), Size: next.Edge.Size}
+func (w *writer) checkpoint(b buckets, next *tail, now time.Time, nextKey *segment.Key) (err error) {
+	c := segment.Checkpoint{Origin: w.key.Name(), Size: next.Edge.Size}
 	c.Time, _ = next.at(now)
 	if c.Root, err = next.Edge.Root(); err != nil {
 		return err
@@ -254,8 +255,8 @@ func newBuckets(tx *bbolt.Tx) buckets {
 	return b
 }
 
-func (b *buckets) put(p *prepared, e *Edge) error {
-	key := Number(e.Size)
+func (b *buckets) put(p *prepared, e *segment.Edge) error {
+	key := segment.Number(e.Size)
 	stored := e.Add(make([]byte, 0, 2*tlog.HashSize), tlog.RecordHash(p.line)) // two on average
 	if err := b.records.Put(key, p.line); err != nil {
 		return err
@@ -270,13 +271,13 @@ func (b *buckets) put(p *prepared, e *Edge) error {
 }
 
 // beginSegment says in a new segment where in the log it stands.
-func beginSegment(tx *bbolt.Tx, s *File, e Edge, public string) error {
+func beginSegment(tx *bbolt.Tx, s *segment.File, e segment.Edge, public string) error {
 	meta := tx.Bucket([]byte(format.BucketMeta))
 	for name, value := range map[string][]byte{
 		format.MetaFormat:  strconv.AppendInt(nil, format.Version, 10),
-		format.MetaSegment: Number(s.Number),
-		format.MetaFirst:   Number(e.Size),
-		format.MetaEdge:    JoinHashes(e.Hashes),
+		format.MetaSegment: segment.Number(s.Number),
+		format.MetaFirst:   segment.Number(e.Size),
+		format.MetaEdge:    segment.JoinHashes(e.Hashes),
 		format.MetaKey:     []byte(public),
 	} {
 		if err := meta.Put([]byte(name), value); err != nil {

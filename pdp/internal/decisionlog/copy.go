@@ -12,6 +12,7 @@ import (
 	"policy-service/pdp/internal/boltfile"
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/journal"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/internal/plainfile"
 )
 
@@ -31,7 +32,7 @@ func CloseAll(files []Copied) {
 
 // Copy opens the files of a whole log: all that was answered before the call is in them, and the checkpoint covers all that
 // is. It seals the active segment, so the copy needs no journal. A redaction or a retention that is under way comes first.
-func (l *Log) Copy(ctx context.Context) (_ Checkpoint, files []Copied, err error) {
+func (l *Log) Copy(ctx context.Context) (_ segment.Checkpoint, files []Copied, err error) {
 	l.removals.Lock()
 	defer l.removals.Unlock()
 	defer func() {
@@ -40,24 +41,24 @@ func (l *Log) Copy(ctx context.Context) (_ Checkpoint, files []Copied, err error
 		}
 	}()
 	if err = l.removals.finishAll(ctx); err != nil {
-		return Checkpoint{}, nil, err
+		return segment.Checkpoint{}, nil, err
 	}
 	// Before the segment is sealed: a key that is signed in later is not in the copy.
 	if files, err = opened(files, l.data, format.PublicKeyFile); err != nil {
-		return Checkpoint{}, files, err
+		return segment.Checkpoint{}, files, err
 	}
 	if err = l.Rotate(ctx); err != nil {
-		return Checkpoint{}, files, err
+		return segment.Checkpoint{}, files, err
 	}
 	all := l.Files()
 	sealed, end := all[:len(all)-1], all[len(all)-1].First
 	for _, s := range sealed {
 		if files, err = opened(files, l.data, path.Join(format.LogDir, filepath.Base(s.Path))); err != nil {
-			return Checkpoint{}, files, err
+			return segment.Checkpoint{}, files, err
 		}
 	}
 	if files, err = openedBundles(files, l.data); err != nil {
-		return Checkpoint{}, files, err
+		return segment.Checkpoint{}, files, err
 	}
 	last, err := l.CheckpointTo(end)
 	return last, files, err
@@ -69,8 +70,8 @@ var ErrUnfilled = errors.New("a crash left records in its journal alone; start t
 
 // CopyStopped is [Log.Copy] of a log that no process has open. The files are as they are, with the journal. No process
 // opens the log before release. It refuses a log with [ErrUnfilled] whose journal has records that no segment has.
-func CopyStopped(data string) (last Checkpoint, files []Copied, release func(), err error) {
-	if _, err = VerifierKeys(data); err != nil { // or the lock would be made where no log is
+func CopyStopped(data string) (last segment.Checkpoint, files []Copied, release func(), err error) {
+	if _, err = segment.VerifierKeys(data); err != nil { // or the lock would be made where no log is
 		return last, nil, nil, err
 	}
 	lock, err := plainfile.OpenFile(filepath.Join(data, format.LockFile), os.O_CREATE|os.O_RDONLY, 0o600)
@@ -79,7 +80,7 @@ func CopyStopped(data string) (last Checkpoint, files []Copied, release func(), 
 	}
 	release = func() { _ = boltfile.Unlock(lock) }
 	if err = boltfile.Lock(lock, true, 0); errors.Is(err, boltfile.ErrLocked) {
-		err = ErrLocked
+		err = segment.ErrLocked
 	}
 	if err == nil {
 		last, files, err = copyStopped(data)
@@ -92,8 +93,8 @@ func CopyStopped(data string) (last Checkpoint, files []Copied, release func(), 
 	return last, files, release, nil
 }
 
-func copyStopped(data string) (last Checkpoint, files []Copied, err error) {
-	r, err := OpenReader(data)
+func copyStopped(data string) (last segment.Checkpoint, files []Copied, err error) {
+	r, err := segment.OpenReader(data)
 	if err != nil {
 		return last, nil, err
 	}
@@ -109,8 +110,8 @@ func copyStopped(data string) (last Checkpoint, files []Copied, err error) {
 	entries, err := os.ReadDir(filepath.Join(data, format.LogDir))
 	for _, entry := range entries {
 		name := entry.Name()
-		_, isSegment := NumberIn(name)
-		_, _, next := CutNext(name)
+		_, isSegment := segment.NumberIn(name)
+		_, _, next := segment.CutNext(name)
 		if isSegment || next || journals[0] == name || journals[1] == name {
 			names = append(names, path.Join(format.LogDir, name))
 		}
@@ -135,13 +136,13 @@ func opened(files []Copied, data, name string) ([]Copied, error) {
 }
 
 func openedBundles(files []Copied, data string) ([]Copied, error) {
-	entries, err := os.ReadDir(BundlesPath(data))
+	entries, err := os.ReadDir(segment.BundlesPath(data))
 	if errors.Is(err, fs.ErrNotExist) {
 		return files, nil
 	}
 	for _, entry := range entries {
 		if err == nil && !strings.HasPrefix(entry.Name(), ".") {
-			files, err = opened(files, data, path.Join(BundlesDir, entry.Name()))
+			files, err = opened(files, data, path.Join(segment.BundlesDir, entry.Name()))
 		}
 	}
 	return files, err

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/record"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"sync"
 	"testing"
 )
@@ -76,13 +77,13 @@ func TestCopyStopped(t *testing.T) {
 	data := t.TempDir()
 	l := mustOpen(t, data, Options{})
 	mustAppend(t, l, entry("one"))
-	if _, _, _, err := CopyStopped(data); !errors.Is(err, ErrLocked) {
+	if _, _, _, err := CopyStopped(data); !errors.Is(err, segment.ErrLocked) {
 		t.Errorf("while it is open: %v", err)
 	}
 	must(t, l.Close())
 	last, files, release, err := CopyStopped(data)
 	must(t, err)
-	if _, err := Open(data, Options{LockTimeout: 1}); !errors.Is(err, ErrLocked) {
+	if _, err := Open(data, Options{LockTimeout: 1}); !errors.Is(err, segment.ErrLocked) {
 		t.Errorf("while it is copied: %v", err)
 	}
 	release()

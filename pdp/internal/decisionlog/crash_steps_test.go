@@ -26,6 +26,7 @@ import (
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/journal"
 	"policy-service/pdp/internal/decisionlog/record"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/pdptest/night"
 )
 
@@ -304,7 +305,7 @@ func TestTwoStartsDuringReplay(t *testing.T) {
 	k := keep(t, "")
 	k.crashed()
 	runUntilKilled(t, "TestTwoStartsDuringReplay", k.data, "replay", func(what, _ string, kill func()) bool {
-		if l, err := Open(k.data, Options{LockTimeout: time.Millisecond}); !errors.Is(err, ErrLocked) {
+		if l, err := Open(k.data, Options{LockTimeout: time.Millisecond}); !errors.Is(err, segment.ErrLocked) {
 			t.Errorf("a second one: %v, %v", l, err)
 		}
 		kill()

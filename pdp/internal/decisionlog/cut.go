@@ -8,6 +8,7 @@ import (
 
 	"policy-service/pdp/internal/boltfile"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/internal/plainfile"
 )
 
@@ -49,7 +50,7 @@ func MoveAside(data, to string, first func() error, others ...string) error {
 	case err == nil:
 		defer func() { _ = boltfile.Unlock(lock) }()
 		if err = boltfile.Lock(lock, true, 0); errors.Is(err, boltfile.ErrLocked) {
-			err = ErrLocked
+			err = segment.ErrLocked
 		}
 	case errors.Is(err, fs.ErrNotExist): // not even its directory
 		err = nil
@@ -68,7 +69,7 @@ func MoveAside(data, to string, first func() error, others ...string) error {
 	return err
 }
 
-// KeepWitnessed keeps a checkpoint for [Reader.Witnessed].
+// KeepWitnessed keeps a checkpoint for [segment.Reader.Witnessed].
 func (l *Log) KeepWitnessed(signed []byte) error {
 	return plainfile.Replace(filepath.Join(l.data, format.WitnessedFile), signed)
 }

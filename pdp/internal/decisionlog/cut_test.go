@@ -9,6 +9,7 @@ import (
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/record"
+	"policy-service/pdp/internal/decisionlog/segment"
 )
 
 // TestNoLogBeginsInThePlaceOfAnother: where anything of a log is left and its segments do not reach as far as it says, no
@@ -58,12 +59,12 @@ func TestNoLogBeginsInThePlaceOfAnother(t *testing.T) {
 			for _, do := range c.do {
 				do(t, data, older)
 			}
-			said := decisionlog.CheckKey(data)
+			said := segment.CheckKey(data)
 			log, err := decisionlog.Open(data, decisionlog.Options{})
 			if err == nil {
 				err = log.Close()
 			}
-			if (err == nil) != c.opens || (said == nil) != c.opens || err != nil && !(errors.Is(err, decisionlog.ErrCut) && errors.Is(said, decisionlog.ErrCut)) {
+			if (err == nil) != c.opens || (said == nil) != c.opens || err != nil && !(errors.Is(err, segment.ErrCut) && errors.Is(said, segment.ErrCut)) {
 				t.Errorf("opened: %v; said before: %v", err, said)
 			}
 		})
@@ -104,7 +105,7 @@ func TestNoByteOfACheckpointLocksOut(t *testing.T) {
 		altered := append([]byte{}, signed...)
 		altered[n] ^= 1
 		put(t, data, format.CheckpointFile, altered)
-		if err := decisionlog.CheckKey(data); err != nil {
+		if err := segment.CheckKey(data); err != nil {
 			t.Errorf("byte %d: %v", n, err)
 		}
 	}

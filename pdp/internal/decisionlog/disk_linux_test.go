@@ -20,6 +20,7 @@ import (
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/journal"
 	"policy-service/pdp/internal/decisionlog/record"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/pdptest/memorydisk"
 )
 
@@ -48,7 +49,7 @@ func (d *disk) untilFails(t *testing.T) {
 		id := fmt.Sprint("id", len(d.ids))
 		if err := d.l.Append(t.Context(), []record.Entry{entry(id)}); err == nil {
 			d.ids = append(d.ids, id)
-		} else if errors.Is(err, ErrUnavailable) {
+		} else if errors.Is(err, segment.ErrUnavailable) {
 			if told := <-d.state; told == nil { // before who waits
 				t.Errorf("it says that it can be written: %v", err)
 			}
@@ -83,7 +84,7 @@ func (d *disk) resumes(t *testing.T) {
 		if err == nil {
 			return
 		}
-		if !errors.Is(err, ErrUnavailable) {
+		if !errors.Is(err, segment.ErrUnavailable) {
 			t.Fatal(err)
 		}
 	}
@@ -144,7 +145,7 @@ func TestDisks(t *testing.T) {
 	full := func(t *testing.T, d *disk) func() {
 		mend := ballast(t, d.dir)
 		return func() {
-			if _, err := d.l.Get(0); err != nil && !errors.Is(err, ErrUnavailable) {
+			if _, err := d.l.Get(0); err != nil && !errors.Is(err, segment.ErrUnavailable) {
 				t.Error(err)
 			}
 			mend()
@@ -259,7 +260,7 @@ func TestBestEffort(t *testing.T) {
 	for ; d.l.Status().Dropped == 0; sent++ {
 		must(t, d.l.Append(t.Context(), []record.Entry{entry(fmt.Sprint(sent))}))
 		if sent%50 == 0 { // so that it is the disk that is full, and not the queue
-			if err := d.l.Flush(t.Context()); err != nil && !errors.Is(err, ErrUnavailable) {
+			if err := d.l.Flush(t.Context()); err != nil && !errors.Is(err, segment.ErrUnavailable) {
 				t.Fatal(err)
 			}
 		}

@@ -9,6 +9,7 @@ import (
 	"io"
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/record"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"strings"
 	"testing"
 )
@@ -77,7 +78,7 @@ func TestExportRefuses(t *testing.T) {
 func TestDataDirectory(t *testing.T) {
 	t.Parallel()
 	k := keepLog(t)
-	store, err := OpenBundles(k.data)
+	store, err := segment.OpenBundles(k.data)
 	k.ok(err)
 	digest, err := store.Put(map[string][]byte{"a.cedar": []byte("permit(principal,action,resource);")})
 	k.ok(err)
@@ -91,15 +92,15 @@ func TestDataDirectory(t *testing.T) {
 	k.ok(k.log.Close())
 	defer k.open() // for the clean-up to close
 
-	var shown Shown
+	var shown segment.Shown
 	var b bytes.Buffer
 	var proof bytes.Buffer
-	k.ok(Read(k.data, func(s *Snapshot) (err error) {
+	k.ok(segment.Read(k.data, func(s *segment.Snapshot) (err error) {
 		shown, err = s.Show(t.Context(), "with-bundle")
 		k.ok(err)
 		k.ok(WriteConsistency(t.Context(), s, &b, old))
 		k.ok(WriteProof(t.Context(), s, &proof, "r-7"))
-		if err := WriteProof(t.Context(), s, io.Discard, "nothing"); !errors.Is(err, ErrNotFound) {
+		if err := WriteProof(t.Context(), s, io.Discard, "nothing"); !errors.Is(err, segment.ErrNotFound) {
 			t.Error(err)
 		}
 		return nil
@@ -107,7 +108,7 @@ func TestDataDirectory(t *testing.T) {
 	if !strings.HasPrefix(string(shown.Files["a.cedar"]), "permit") || shown.Record.Sequence != 1 {
 		t.Errorf("%+v", shown)
 	}
-	keys, err := VerifierKeys(k.data)
+	keys, err := segment.VerifierKeys(k.data)
 	k.ok(err)
 	k.ok(JudgeExport(b.Bytes(), keys...))
 	k.ok(JudgeExport(proof.Bytes()))

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"math/rand/v2"
 	"policy-service/pdp/internal/decisionlog/record"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"slices"
 	"strconv"
 	"strings"
@@ -53,7 +54,7 @@ func TestExportInPieces(t *testing.T) {
 }
 
 // inPieces goes on with an export after some of its records, the last one among them.
-func (k *kept) inPieces(r *rand.Rand, m Moment, tenants []string, o ExportOptions, whole []byte, want Exported) {
+func (k *kept) inPieces(r *rand.Rand, m segment.Moment, tenants []string, o ExportOptions, whole []byte, want Exported) {
 	k.Helper()
 	upTo := k.endsOf(whole, o) // by sequence, where the lines of that record end
 	apart := int64(40)
@@ -124,12 +125,12 @@ func (k *kept) endsOf(whole []byte, o ExportOptions) map[int64]int {
 
 func TestMomentNames(t *testing.T) {
 	t.Parallel()
-	m := Moment{Size: 7, Time: time.Date(2026, 11, 21, 10, 48, 38, 73, time.UTC)}
-	if got, ok := ParseMoment(m.String()); !ok || got.Size != m.Size || !got.Time.Equal(m.Time) {
+	m := segment.Moment{Size: 7, Time: time.Date(2026, 11, 21, 10, 48, 38, 73, time.UTC)}
+	if got, ok := segment.ParseMoment(m.String()); !ok || got.Size != m.Size || !got.Time.Equal(m.Time) {
 		t.Errorf("%s is read as %+v", m, got)
 	}
 	for _, name := range []string{"", "-", "7", "7-", "-7", "7-x", "x-7", "+7-1", "07-1", "7-01", "7-1-", " 7-1", "7-1 ", "7--0", "9223372036854775808-1", "7-9223372036854775808", strings.Repeat("7", 99)} {
-		if _, ok := ParseMoment(name); ok {
+		if _, ok := segment.ParseMoment(name); ok {
 			t.Errorf("%q is read as a moment", name)
 		}
 	}

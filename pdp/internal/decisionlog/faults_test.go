@@ -21,6 +21,7 @@ import (
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/journal"
 	"policy-service/pdp/internal/decisionlog/record"
+	"policy-service/pdp/internal/decisionlog/segment"
 )
 
 // operation is something that is done to a log, in steps. What happens between them is for a fault to say.
@@ -147,13 +148,13 @@ var allFaults = []fault{
 	// Its digest is on record, but as that of the sealed segment: it must not take its place.
 	{"an old file has the name of a new one", removes("redact"), func(t *testing.T, o operation) {
 		k := keep(t, memory(t))
-		steps, path := o.begin(k), Path(k.data, 1)
+		steps, path := o.begin(k), segment.Path(k.data, 1)
 		old, err := os.ReadFile(path)
 		k.ok(err)
 		for _, step := range steps {
 			k.ok(step(t.Context()))
 		}
-		k.ok(os.WriteFile(path+".0"+NextSuffix, old, 0o400))
+		k.ok(os.WriteFile(path+".0"+segment.NextSuffix, old, 0o400))
 		k.reopen()
 		k.settle(o, true)
 	}},
@@ -542,7 +543,7 @@ func (k *kept) suffer(o operation, steps []step, in trouble) (told string) {
 			if told = "start"; !in.happened() {
 				k.Fatal(err)
 			}
-			if errors.Is(err, ErrLocked) { // the first segment is still open: only another process can start
+			if errors.Is(err, segment.ErrLocked) { // the first segment is still open: only another process can start
 				k.data = asKilled(k, k.data)
 			}
 		}
@@ -554,7 +555,7 @@ func (k *kept) suffer(o operation, steps []step, in trouble) (told string) {
 		switch {
 		case in.happened() && closed(k.log):
 			told = cmp.Or(told, "close")
-		case in.happened() && errors.Is(err, ErrUnavailable):
+		case in.happened() && errors.Is(err, segment.ErrUnavailable):
 			told = cmp.Or(told, "append")
 		default:
 			k.Fatal(err)
@@ -638,7 +639,7 @@ func (k *kept) settle(o operation, removed bool) {
 	k.reopen()
 	k.check()
 	for _, id := range gone {
-		if _, err := k.log.ByID(id); !errors.Is(err, ErrGone) && !errors.Is(err, ErrNotFound) {
+		if _, err := k.log.ByID(id); !errors.Is(err, segment.ErrGone) && !errors.Is(err, segment.ErrNotFound) {
 			k.Errorf("%s is gone, and by its id: %v", id, err)
 		}
 	}

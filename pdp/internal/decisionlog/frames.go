@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"policy-service/pdp/internal/decisionlog/journal"
+	"policy-service/pdp/internal/decisionlog/segment"
 )
 
 // frames gathers calls into frames of the journal, so that calls that come together share one sync.
@@ -155,7 +156,7 @@ func (f *frames) join(ctx context.Context, c *call) error {
 		err := f.failed
 		f.mu.Unlock()
 		if !errors.Is(err, ErrClosed) {
-			err = fmt.Errorf("%w: %w", ErrUnavailable, err)
+			err = fmt.Errorf("%w: %w", segment.ErrUnavailable, err)
 		}
 		f.answer([]*call{c}, err)
 		return err
@@ -176,7 +177,7 @@ func (f *frames) join(ctx context.Context, c *call) error {
 	case <-one.done:
 		return one.err
 	case <-ctx.Done():
-		return fmt.Errorf("%w: %w", ErrUnavailable, ctx.Err())
+		return fmt.Errorf("%w: %w", segment.ErrUnavailable, ctx.Err())
 	}
 }
 
@@ -358,7 +359,7 @@ func (f *frames) barrier(ctx context.Context) error {
 	defer f.mu.Unlock()
 	for until := f.backlog.landed; f.backlog.filled < until; f.mu.Lock() {
 		if f.failed != nil && f.journal == nil {
-			return fmt.Errorf("%w: %w", ErrUnavailable, f.failed)
+			return fmt.Errorf("%w: %w", segment.ErrUnavailable, f.failed)
 		}
 		changed := f.changed
 		f.mu.Unlock()
@@ -367,7 +368,7 @@ func (f *frames) barrier(ctx context.Context) error {
 		case <-changed:
 		case <-ctx.Done():
 			f.mu.Lock()
-			return fmt.Errorf("%w: %w", ErrUnavailable, ctx.Err())
+			return fmt.Errorf("%w: %w", segment.ErrUnavailable, ctx.Err())
 		}
 	}
 	return nil
@@ -423,7 +424,7 @@ func (f *frames) refuse(err error) {
 		_ = j.Close() // nothing is written to it any more
 	}
 	for _, one := range refused {
-		f.land(one, fmt.Errorf("%w: %w", ErrUnavailable, err))
+		f.land(one, fmt.Errorf("%w: %w", segment.ErrUnavailable, err))
 	}
 }
 

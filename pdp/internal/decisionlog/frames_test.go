@@ -16,6 +16,7 @@ import (
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/journal"
 	"policy-service/pdp/internal/decisionlog/record"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/internal/plainfile"
 )
 
@@ -114,7 +115,7 @@ func TestACallerDoesNotWaitForTheFrame(t *testing.T) {
 	go func() { second <- l.Append(ctx, []record.Entry{entry("waits")}) }()
 	queued(t, l, 2)
 	cancel()
-	if err := <-second; !errors.Is(err, ErrUnavailable) {
+	if err := <-second; !errors.Is(err, segment.ErrUnavailable) {
 		t.Errorf("got %v", err)
 	}
 	gate.Unlock()
@@ -129,7 +130,7 @@ func TestACallerDoesNotWaitForTheFrame(t *testing.T) {
 }
 
 // recordsWith counts the records that have some text.
-func recordsWith(t *testing.T, r *Reader, text string) (n int) {
+func recordsWith(t *testing.T, r *segment.Reader, text string) (n int) {
 	t.Helper()
 	for record, err := range r.Records(t.Context(), 0, r.Size()) {
 		must(t, err)
@@ -262,10 +263,10 @@ func TestNobodyWaitsForALogThatEnded(t *testing.T) {
 	l := mustOpen(t, memory(t), o)
 	mustAppend(t, l, entry("before"))
 	broken.Store(true)
-	if err := l.Append(t.Context(), []record.Entry{entry("refused")}); !errors.Is(err, ErrUnavailable) || !errors.Is(err, failing) {
+	if err := l.Append(t.Context(), []record.Entry{entry("refused")}); !errors.Is(err, segment.ErrUnavailable) || !errors.Is(err, failing) {
 		t.Errorf("got %v", err)
 	}
-	if _, err := l.ByID("before"); err != nil && !errors.Is(err, ErrUnavailable) {
+	if _, err := l.ByID("before"); err != nil && !errors.Is(err, segment.ErrUnavailable) {
 		t.Errorf("got %v", err)
 	}
 	if err := l.Close(); !errors.Is(err, failing) {

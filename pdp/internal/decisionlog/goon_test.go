@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"policy-service/pdp/internal/decisionlog/record"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"testing"
 )
 
@@ -14,7 +15,7 @@ func TestReadersAskWhetherToGoOn(t *testing.T) {
 	l := mustOpen(t, memory(t), Options{})
 	const parts = 4
 	var entries []record.Entry
-	for n := range parts * MostRecords {
+	for n := range parts * segment.MostRecords {
 		entries = append(entries, entry(fmt.Sprint(n)))
 	}
 	mustAppend(t, l, entries...)
@@ -28,16 +29,16 @@ func TestReadersAskWhetherToGoOn(t *testing.T) {
 			return nil
 		},
 		"query": func(ctx context.Context) error {
-			_, err := l.Query(ctx, Query{Limit: parts * MostRecords})
+			_, err := l.Query(ctx, Query{Limit: parts * segment.MostRecords})
 			return err
 		},
 	} {
 		asked, enough := 0, errors.New("enough")
-		ctx := WithTurns(t.Context(), func(context.Context) error { asked++; return nil })
+		ctx := segment.WithTurns(t.Context(), func(context.Context) error { asked++; return nil })
 		if err := read(ctx); err != nil || asked < parts {
 			t.Errorf("%s: asked %d times, error %v", name, asked, err)
 		}
-		ctx = WithTurns(t.Context(), func(context.Context) error { return enough })
+		ctx = segment.WithTurns(t.Context(), func(context.Context) error { return enough })
 		if err := read(ctx); !errors.Is(err, enough) {
 			t.Errorf("%s: got %v", name, err)
 		}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/record"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"time"
 
 	"golang.org/x/mod/sumdb/tlog"
@@ -21,9 +22,9 @@ var (
 
 // What package export writes.
 var (
-	WriteExport      func(ctx context.Context, s *Snapshot, w io.Writer, o ExportOptions) (Exported, error)
-	WriteProof       func(ctx context.Context, s *Snapshot, w io.Writer, id string) error
-	WriteConsistency func(ctx context.Context, s *Snapshot, w io.Writer, old []byte) error
+	WriteExport      func(ctx context.Context, s *segment.Snapshot, w io.Writer, o ExportOptions) (Exported, error)
+	WriteProof       func(ctx context.Context, s *segment.Snapshot, w io.Writer, id string) error
+	WriteConsistency func(ctx context.Context, s *segment.Snapshot, w io.Writer, old []byte) error
 	Tail             func(ctx context.Context, data string, o TailOptions, yield func(int64, []byte) error) (int64, error)
 )
 
@@ -41,7 +42,7 @@ type ExportOptions struct {
 type Exported struct {
 	Records, Size              int64
 	Skipped, Retired, Redacted int64
-	Unread
+	segment.Unread
 	Digest string
 }
 

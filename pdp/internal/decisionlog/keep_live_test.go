@@ -7,6 +7,7 @@ import (
 	"io"
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/record"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"sync"
 	"testing"
 	"time"
@@ -21,7 +22,7 @@ func TestExportBesideAServer(t *testing.T) {
 	k.append("a-3")
 	var b bytes.Buffer
 	var done Exported
-	k.ok(Read(k.data, func(s *Snapshot) (err error) {
+	k.ok(segment.Read(k.data, func(s *segment.Snapshot) (err error) {
 		done, err = WriteExport(t.Context(), s, &b, ExportOptions{})
 		k.ok(err)
 		if err := WriteProof(t.Context(), s, io.Discard, "a-3"); err == nil {
@@ -72,7 +73,7 @@ func TestRemovalsKeepNobodyWaiting(t *testing.T) {
 					t.Error(err)
 				}
 				// Its segment may be retired by then.
-				if _, err := k.log.ByID(fmt.Sprintf("w-%d-0", w)); err != nil && !errors.Is(err, ErrNotFound) {
+				if _, err := k.log.ByID(fmt.Sprintf("w-%d-0", w)); err != nil && !errors.Is(err, segment.ErrNotFound) {
 					t.Error(err)
 				}
 			}

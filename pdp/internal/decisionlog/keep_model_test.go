@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/pdptest/night"
 )
 
@@ -84,7 +85,7 @@ func (k *kept) redactAny(r *rand.Rand) {
 	k.Helper()
 	sequence := r.IntN(len(k.lines))
 	record, err := k.log.Get(uint64(sequence))
-	if why := k.gone[int64(sequence)]; (why != "") != errors.Is(err, ErrGone) {
+	if why := k.gone[int64(sequence)]; (why != "") != errors.Is(err, segment.ErrGone) {
 		k.Fatalf("record %d, gone %q: %v", sequence, why, err)
 	}
 	if err != nil {
@@ -103,7 +104,7 @@ func (k *kept) redactAny(r *rand.Rand) {
 	for secret, files := range k.holding("content-of-"+s.ID+`"`, "subject-of-"+s.ID+`"`, s.Salt, string(k.lines[sequence])) {
 		k.Fatalf("%q is still in %v", secret, files)
 	}
-	if _, err := k.log.ByID(s.ID); !errors.Is(err, ErrGone) {
+	if _, err := k.log.ByID(s.ID); !errors.Is(err, segment.ErrGone) {
 		k.Errorf("by its id: %v", err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/record"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"slices"
 	"strings"
 	"sync"
@@ -249,7 +250,7 @@ func (k *kept) seen(line []byte) (s seenSalt) {
 	return s
 }
 
-func snapshotNow(tb testing.TB, l *Log) *Snapshot {
+func snapshotNow(tb testing.TB, l *Log) *segment.Snapshot {
 	tb.Helper()
 	if _, err := l.Checkpoint(tb.Context()); err != nil {
 		tb.Fatal(err)
@@ -290,7 +291,7 @@ func (k *kept) retirement(many int) *removal {
 
 // left are files of removals that nobody finished.
 func (k *kept) left() []string {
-	left, err := filepath.Glob(filepath.Join(k.data, format.LogDir, "*"+NextSuffix))
+	left, err := filepath.Glob(filepath.Join(k.data, format.LogDir, "*"+segment.NextSuffix))
 	k.ok(err)
 	return left
 }

@@ -10,6 +10,7 @@ import (
 	"policy-service/pdp/decisionlog/verify"
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/export"
+	"policy-service/pdp/internal/decisionlog/segment"
 )
 
 // The tests inside the package are judged by verify, and write exports. They cannot import verify and export, because
@@ -23,15 +24,15 @@ func init() {
 		return judged(verify.Export(bytes.NewReader(all), verify.Options{Key: strings.Join(keys, "\n")}))
 	}
 	decisionlog.WriteExport = func(
-		ctx context.Context, s *decisionlog.Snapshot, w io.Writer, o decisionlog.ExportOptions,
+		ctx context.Context, s *segment.Snapshot, w io.Writer, o decisionlog.ExportOptions,
 	) (decisionlog.Exported, error) {
 		done, err := export.Log{Snapshot: s}.Export(ctx, w, export.Options(o))
 		return decisionlog.Exported(done), err
 	}
-	decisionlog.WriteProof = func(ctx context.Context, s *decisionlog.Snapshot, w io.Writer, id string) error {
+	decisionlog.WriteProof = func(ctx context.Context, s *segment.Snapshot, w io.Writer, id string) error {
 		return export.Log{Snapshot: s}.Prove(ctx, w, id)
 	}
-	decisionlog.WriteConsistency = func(ctx context.Context, s *decisionlog.Snapshot, w io.Writer, old []byte) error {
+	decisionlog.WriteConsistency = func(ctx context.Context, s *segment.Snapshot, w io.Writer, old []byte) error {
 		return export.Log{Snapshot: s}.Consistency(ctx, w, old)
 	}
 	decisionlog.Tail = func(

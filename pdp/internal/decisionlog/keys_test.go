@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"strings"
 	"testing"
 )
@@ -36,15 +37,15 @@ func TestCheckKey(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			data := memory(t)
-			if err := CheckKey(data); err != nil {
+			if err := segment.CheckKey(data); err != nil {
 				t.Errorf("before there is a log: %v", err)
 			}
 			must(t, mustOpen(t, data, Options{}).Close())
 			must(t, c.spoil(data, filepath.Join(data, format.KeyFile)))
-			checked := CheckKey(data)
+			checked := segment.CheckKey(data)
 			l, opened := Open(data, Options{})
 			if opened == nil {
-				if err := CheckKey(data); err != nil {
+				if err := segment.CheckKey(data); err != nil {
 					t.Errorf("while it is open: %v", err)
 				}
 				must(t, l.Close())

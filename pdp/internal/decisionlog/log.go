@@ -1,13 +1,13 @@
 // Package decisionlog keeps every decision on record, so that every record that is altered,
 // removed, moved or added later can be found. Call [Open], then [Log.Append]. To read alone,
-// call [OpenReader], or [Read] for a log as of a checkpoint.
+// call [segment.OpenReader], or [segment.Read] for a log as of a checkpoint.
 //
 // A record is a line of JSON. Its bytes are the leaf of a Merkle tree, whose
 // root is signed now and then: a checkpoint. Lines, tree and checkpoints stand
 // together in bbolt files, the segments, of which only the last is written to.
 //
 // Package format specifies the files. writer.go and commit.go write them, and tail.go opens them again. rotate.go seals
-// segments. removal.go takes content out of them. [Reader] and [record.Recorded] read them, and all else
+// segments. removal.go takes content out of them. [segment.Reader] and [record.Recorded] read them, and all else
 // reads through these two: exports, reports and the index have rooms of their own.
 //
 // The package refuses to judge what it keeps: it masks nothing, and never serialises a line a
@@ -27,17 +27,18 @@ import (
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/index"
 	"policy-service/pdp/internal/decisionlog/record"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/internal/plainfile"
 )
 
-// Log is an open log: one writer, and all the reading of [Reader].
+// Log is an open log: one writer, and all the reading of [segment.Reader].
 //
 // [Log.Append] hands what is to be recorded to the writer's goroutine, [writer.run],
 // which puts all that waits into one transaction ([writer.transact]). If that
 // fails the file is closed, and nothing is answered before it was opened again
 // and checked ([writer.recover]).
 type Log struct {
-	*Reader
+	*segment.Reader
 	data     string
 	writer   *writer
 	index    *index.Index
@@ -68,7 +69,7 @@ func open(data string, options Options, replay func(*writer) (int, error)) (*Log
 	if options = options.withDefaults(); options.Mode != Strict && options.Mode != BestEffort {
 		return nil, fmt.Errorf("there is no mode %q: try %s or %s", options.Mode, Strict, BestEffort)
 	}
-	r := NewReader(data)
+	r := segment.NewReader(data)
 	l := &Log{Reader: r, data: data, writer: newWriter(r, data, options)}
 	l.index = index.New(data, l, index.Options{RetryEvery: options.RetryEvery, OnError: options.On.Failure})
 	l.writer.told.index = l.index
@@ -137,7 +138,7 @@ func (l *Log) takeLock() (err error) {
 		return err
 	}
 	if err = boltfile.Lock(l.lock, true, l.writer.options.LockTimeout); errors.Is(err, boltfile.ErrLocked) {
-		return ErrLocked
+		return segment.ErrLocked
 	}
 	return err
 }
@@ -186,7 +187,7 @@ func (l *Log) Append(ctx context.Context, entries []record.Entry) error {
 		err = w.options.Refuse(c.at)
 	}
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+		return fmt.Errorf("%w: %w", segment.ErrUnavailable, err)
 	}
 	c.weight = weigh(c.entries)
 	c.payer, err = w.accounts.take(cmp.Or(entries[0].Payer, entries[0].Caller), c.weight, mayRefuse)
@@ -232,19 +233,19 @@ func (l *Log) Flush(ctx context.Context) error {
 // record that failed last may be there or not.
 func (l *Log) Has(id string) (bool, error) {
 	if !l.Status().OK {
-		return false, ErrUnavailable
+		return false, segment.ErrUnavailable
 	}
 	_, err := l.ByID(id)
 	switch {
-	case err == nil, errors.Is(err, ErrGone):
+	case err == nil, errors.Is(err, segment.ErrGone):
 		return true, nil
-	case errors.Is(err, ErrNotFound):
+	case errors.Is(err, segment.ErrNotFound):
 		return false, nil
 	}
 	return false, err
 }
 
-// ByID is [Reader.ByID] of all that was answered.
+// ByID is [segment.Reader.ByID] of all that was answered.
 func (l *Log) ByID(id string) (record.Record, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), barrierWait)
 	defer cancel()
@@ -255,7 +256,7 @@ func (l *Log) ByID(id string) (record.Record, error) {
 }
 
 // Find is [Log.ByID], which also finds the record that has the question of an id.
-func (l *Log) Find(id string) (record.Record, error) { return FindQuestion(id, l.ByID) }
+func (l *Log) Find(id string) (record.Record, error) { return segment.FindQuestion(id, l.ByID) }
 
 // barrierWait is how long a read waits whose caller sets no end. To fill takes milliseconds, unless the disk hangs.
 const barrierWait = 10 * time.Second
@@ -264,7 +265,7 @@ const barrierWait = 10 * time.Second
 func (l *Log) barrier(ctx context.Context) error { return l.writer.frames.barrier(ctx) }
 
 // Beyond waits until the log has more records than size. A follower of the log then
-// reads them with [Reader.Records]. They are durable.
+// reads them with [segment.Reader.Records]. They are durable.
 func (l *Log) Beyond(ctx context.Context, size uint64) error {
 	for {
 		grown := *l.writer.told.grown.Load() // before the size is read: what comes after that closes this one

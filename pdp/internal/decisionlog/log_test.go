@@ -24,6 +24,7 @@ import (
 	"policy-service/evaluation"
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/record"
+	"policy-service/pdp/internal/decisionlog/segment"
 )
 
 // must ends a test with an error.
@@ -99,10 +100,10 @@ func verify(t testing.TB, data string) (lines [][]byte) {
 // verifyRemoved is verify of a log some of whose content may be gone: then the line is nil.
 func verifyRemoved(t testing.TB, data string) (lines [][]byte) {
 	t.Helper()
-	r, err := OpenReader(data)
+	r, err := segment.OpenReader(data)
 	must(t, err)
 	defer func() { _ = r.Close() }()
-	var e Edge
+	var e segment.Edge
 	roots := map[uint64]tlog.Hash{}
 	last := ""
 	for record, err := range r.Records(t.Context(), 0, r.Size()) {
@@ -125,8 +126,8 @@ func verifyRemoved(t testing.TB, data string) (lines [][]byte) {
 			t.Fatalf("record %d: %s", e.Size, record.Line)
 		}
 		last = line.Time
-		want, err := tlog.StoredHashesForRecordHash(int64(e.Size), record.Leaf, HashOf(e.Hash))
-		if stored := e.Add(nil, record.Leaf); err != nil || !bytes.Equal(stored, JoinHashes(want)) {
+		want, err := tlog.StoredHashesForRecordHash(int64(e.Size), record.Leaf, segment.HashOf(e.Hash))
+		if stored := e.Add(nil, record.Leaf); err != nil || !bytes.Equal(stored, segment.JoinHashes(want)) {
 			t.Fatalf("%x are stored with record %d, want %x: %v", stored, line.Sequence, want, err)
 		}
 		roots[e.Size], _ = e.Root()
@@ -135,14 +136,14 @@ func verifyRemoved(t testing.TB, data string) (lines [][]byte) {
 	if root, err := tlog.TreeHash(int64(r.Size()), r); err != nil || root != roots[r.Size()] {
 		t.Fatalf("the stored tree has another root: %v", err)
 	}
-	keys, err := VerifierKeys(data)
+	keys, err := segment.VerifierKeys(data)
 	must(t, err)
 	inForce := keys[0]
 	for c, err := range r.Checkpoints(t.Context(), 0, r.Size()) {
 		must(t, err)
 		v, err := note.NewVerifier(inForce)
 		must(t, err)
-		if _, err := ParseCheckpoint(c.Note, note.VerifierList(v)); err != nil || c.Root != roots[c.Size] {
+		if _, err := segment.ParseCheckpoint(c.Note, note.VerifierList(v)); err != nil || c.Root != roots[c.Size] {
 			t.Fatalf("%v\n%s", err, c.Note)
 		}
 		if c.NextKey != "" {
@@ -276,7 +277,7 @@ func TestRotateKey(t *testing.T) {
 	}
 	for _, key := range []string{old, public} {
 		v, _ := note.NewVerifier(key)
-		if _, err := ParseCheckpoint(c.Note, note.VerifierList(v)); err != nil {
+		if _, err := segment.ParseCheckpoint(c.Note, note.VerifierList(v)); err != nil {
 			t.Errorf("%s did not sign it: %v", key, err)
 		}
 	}
@@ -304,7 +305,7 @@ func TestCheckpointsWhileWritingFails(t *testing.T) {
 	if err := l.writer.order(t.Context(), func() error { _ = l.writer.fail(record.ErrDamaged); return nil }); err != nil {
 		t.Fatal(err)
 	}
-	if c, err := l.LastCheckpoint(); !errors.Is(err, ErrUnavailable) {
+	if c, err := l.LastCheckpoint(); !errors.Is(err, segment.ErrUnavailable) {
 		t.Errorf("the newest: %+v, %v", c, err)
 	}
 	if s, err := l.Snapshot(); err != nil || s.Head.Size != 2 {

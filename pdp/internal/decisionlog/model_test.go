@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"policy-service/pdp/internal/decisionlog/record"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"strings"
 	"testing"
 	"time"
@@ -36,7 +37,7 @@ func model(t *testing.T, random *rand.Rand, steps int, failing bool) {
 	l := mustOpen(t, data, options)
 	// works reports whether something was done. If it was not, the log can be written to again.
 	works := func(err error) bool {
-		if err != nil && (!failing || !errors.Is(err, ErrUnavailable)) {
+		if err != nil && (!failing || !errors.Is(err, segment.ErrUnavailable)) {
 			t.Fatal(err)
 		}
 		if err != nil {
@@ -121,7 +122,7 @@ func model(t *testing.T, random *rand.Rand, steps int, failing bool) {
 	}
 }
 
-func compare(t *testing.T, r *Reader, ids map[uint64]string, random *rand.Rand) {
+func compare(t *testing.T, r *segment.Reader, ids map[uint64]string, random *rand.Rand) {
 	t.Helper()
 	for n, id := range ids { // any three
 		if record, err := r.ByID(id); err != nil || record.Sequence != n {
@@ -139,7 +140,7 @@ func compare(t *testing.T, r *Reader, ids map[uint64]string, random *rand.Rand) 
 	}
 }
 
-func mustGet(t *testing.T, r *Reader, n uint64) []byte {
+func mustGet(t *testing.T, r *segment.Reader, n uint64) []byte {
 	t.Helper()
 	record, err := r.Get(n)
 	must(t, err)
@@ -168,7 +169,7 @@ func TestDamage(t *testing.T) {
 	if err := errors.Join(l.writer.order(t.Context(), func() error { size = l.writer.active.Size; return nil }), l.Close()); err != nil {
 		t.Fatal(err)
 	}
-	name := Path(data, 1)
+	name := segment.Path(data, 1)
 	good, err := os.ReadFile(name)
 	must(t, err)
 	good = good[:size] // what comes after it is empty
@@ -189,7 +190,7 @@ func TestDamage(t *testing.T) {
 		case 3:
 			copy(bad[at/4096*4096:], make([]byte, 4096))
 		}
-		if err := damaged(t, name, bad); errors.Is(err, ErrLocked) {
+		if err := damaged(t, name, bad); errors.Is(err, segment.ErrLocked) {
 			t.Fatalf("round %d: a lock was left behind: %v", round, err)
 		} else if err != nil {
 			failed++
@@ -205,7 +206,7 @@ func damaged(t *testing.T, name string, bad []byte) error {
 	t.Helper()
 	must(t, os.WriteFile(name, bad, 0o600))
 	data := filepath.Dir(filepath.Dir(name))
-	r, err := OpenReader(data)
+	r, err := segment.OpenReader(data)
 	if err == nil {
 		for _, e := range r.Records(t.Context(), 0, r.Size()) {
 			err = errors.Join(err, e)

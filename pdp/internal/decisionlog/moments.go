@@ -1,9 +1,9 @@
 package decisionlog
 
-import ()
+import "policy-service/pdp/internal/decisionlog/segment"
 
 // Snapshot is the log as of its newest checkpoint.
-func (l *Log) Snapshot() (*Snapshot, error) {
+func (l *Log) Snapshot() (*segment.Snapshot, error) {
 	last, err := l.CheckpointTo(l.Size())
 	if err != nil {
 		return nil, err
@@ -14,7 +14,7 @@ func (l *Log) Snapshot() (*Snapshot, error) {
 // Settled is a snapshot that [Log.At] can give again, the very same, until some of its
 // content is removed. It ends before every removal that is under way, because a record
 // that is being removed can be there in one read and gone in the next.
-func (l *Log) Settled() (*Snapshot, error) {
+func (l *Log) Settled() (*segment.Snapshot, error) {
 	last, err := l.CheckpointTo(l.Size())
 	if err != nil {
 		return nil, err
@@ -33,11 +33,11 @@ func (l *Log) Settled() (*Snapshot, error) {
 	return l.Watched(last)
 }
 
-// At is the log as it was at a moment. It returns [ErrNotFound] if there was no such
-// moment. If content was removed since, reading the snapshot fails with [ErrChanged].
-func (l *Log) At(m Moment) (*Snapshot, error) {
+// At is the log as it was at a moment. It returns [segment.ErrNotFound] if there was no such
+// moment. If content was removed since, reading the snapshot fails with [segment.ErrChanged].
+func (l *Log) At(m segment.Moment) (*segment.Snapshot, error) {
 	if m.Size == 0 {
-		return nil, ErrNotFound
+		return nil, segment.ErrNotFound
 	}
 	c, err := l.CheckpointAt(m)
 	if err != nil {

@@ -43,7 +43,7 @@ type Options struct {
 	Checkpoints Checkpoints
 
 	// Refuse is asked before entries are put on record that may be refused, such as decisions. Its error is part of the
-	// [ErrUnavailable] that Append returns. It may be nil.
+	// [segment.ErrUnavailable] that Append returns. It may be nil.
 	Refuse func(now time.Time) error
 
 	// On has the functions that the log calls.

@@ -20,6 +20,7 @@ import (
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/journal"
 	"policy-service/pdp/internal/decisionlog/record"
+	"policy-service/pdp/internal/decisionlog/segment"
 )
 
 // diary is what a log wrote to its files, in order. From it a test makes what a disk can have if the power is cut.
@@ -464,7 +465,7 @@ func busy(t *testing.T, l *Log, seed uint64, tell func(id string)) {
 				case 4:
 					err = l.writer.order(context.Background(), l.writer.eraseJournal)
 				}
-				if err != nil && !errors.Is(err, ErrUnavailable) {
+				if err != nil && !errors.Is(err, segment.ErrUnavailable) {
 					t.Error(err)
 				}
 			}

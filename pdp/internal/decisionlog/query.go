@@ -10,6 +10,7 @@ import (
 
 	"policy-service/pdp/internal/decisionlog/index"
 	"policy-service/pdp/internal/decisionlog/record"
+	"policy-service/pdp/internal/decisionlog/segment"
 )
 
 // Query asks for a page of records. A cursor stands between two records: at n
@@ -112,7 +113,7 @@ func (p *pager) firstFrom(from, to uint64) (at time.Time, sequence uint64, err e
 	for from < to {
 		s, err := p.reader.FileOf(from)
 		if err != nil {
-			if errors.Is(err, ErrGone) { // its segment was moved away
+			if errors.Is(err, segment.ErrGone) { // its segment was moved away
 				from = p.reader.Files()[0].First
 				continue
 			}
@@ -123,7 +124,7 @@ func (p *pager) firstFrom(from, to uint64) (at time.Time, sequence uint64, err e
 			return at, 0, err
 		}
 		if len(some) > 0 {
-			at, ok := TimeOf(some[0].Line)
+			at, ok := segment.TimeOf(some[0].Line)
 			if !ok {
 				err = fmt.Errorf("record %d: %w: it has no time", some[0].Sequence, record.ErrDamaged)
 			}
@@ -136,7 +137,7 @@ func (p *pager) firstFrom(from, to uint64) (at time.Time, sequence uint64, err e
 
 // pager fills a page.
 type pager struct {
-	reader    *Reader
+	reader    *segment.Reader
 	index     *index.Index
 	query     Query
 	sieve     *record.Sieve
@@ -153,7 +154,7 @@ func (p *pager) run(ctx context.Context) error {
 			at = p.high - 1
 		}
 		s, err := p.reader.FileOf(at)
-		if errors.Is(err, ErrGone) { // nothing is left of it, nor of any before
+		if errors.Is(err, segment.ErrGone) { // nothing is left of it, nor of any before
 			if p.low = p.reader.Files()[0].First; p.query.Newest {
 				return nil
 			}
@@ -177,7 +178,7 @@ func (p *pager) run(ctx context.Context) error {
 
 // segment takes what passes of the records of one segment in a span: where the
 // index reaches of those that it names, and otherwise of all.
-func (p *pager) segment(ctx context.Context, s *File, low, high uint64) error {
+func (p *pager) segment(ctx context.Context, s *segment.File, low, high uint64) error {
 	if len(p.terms) == 0 {
 		return p.all(ctx, s, low, high)
 	}
@@ -205,7 +206,7 @@ func between(list []uint32, first, low, high uint64) []uint64 {
 }
 
 // named takes what passes of some records.
-func (p *pager) named(ctx context.Context, s *File, sequences []uint64) error {
+func (p *pager) named(ctx context.Context, s *segment.File, sequences []uint64) error {
 	if p.query.Newest {
 		slices.Reverse(sequences)
 	}
@@ -213,7 +214,7 @@ func (p *pager) named(ctx context.Context, s *File, sequences []uint64) error {
 		if paused, err := p.pause(ctx); paused || err != nil {
 			return err
 		}
-		n := min(len(sequences), max(16, p.query.Limit+1-len(p.page.Lines)), MostRecords)
+		n := min(len(sequences), max(16, p.query.Limit+1-len(p.page.Lines)), segment.MostRecords)
 		some, err := p.reader.Pick(s, sequences[:n])
 		if err == nil {
 			err = p.take(some)
@@ -238,7 +239,7 @@ func (p *pager) looked(sequence uint64) {
 
 // pause ends the page where it is if there is no more time for it. It has got on by then, if only by a part.
 func (p *pager) pause(ctx context.Context) (bool, error) {
-	err := MayGoOn(ctx)
+	err := segment.MayGoOn(ctx)
 	late := errors.Is(err, context.DeadlineExceeded) || err == nil && p.query.Enough != nil && p.query.Enough()
 	if !late || p.page.Examined == 0 {
 		return false, err
@@ -250,12 +251,12 @@ func (p *pager) pause(ctx context.Context) (bool, error) {
 }
 
 // all takes what passes of all records in a span.
-func (p *pager) all(ctx context.Context, s *File, low, high uint64) error {
+func (p *pager) all(ctx context.Context, s *segment.File, low, high uint64) error {
 	for low < high && !p.page.More {
 		if paused, err := p.pause(ctx); paused || err != nil {
 			return err
 		}
-		some, err := p.reader.Lines(s, low, high, p.query.Newest, MostRecords)
+		some, err := p.reader.Lines(s, low, high, p.query.Newest, segment.MostRecords)
 		if err == nil {
 			err = p.take(some)
 		}
@@ -314,7 +315,7 @@ func (l *Log) Terms(from, to uint64) ([]index.Record, error) {
 	if err != nil {
 		return nil, err
 	}
-	some, err := l.Lines(s, from, to, false, MostRecords)
+	some, err := l.Lines(s, from, to, false, segment.MostRecords)
 	out := make([]index.Record, len(some))
 	for i, r := range some {
 		out[i] = index.Record{Sequence: r.Sequence, Terms: termsOfLine(r.Line)}

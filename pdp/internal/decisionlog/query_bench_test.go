@@ -11,6 +11,7 @@ import (
 	"policy-service/evaluation"
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/record"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/pdptest/bound"
 )
 
@@ -94,7 +95,7 @@ func BenchmarkQueryMillion(b *testing.B) {
 	settled(b, l)
 	first, err := l.Get(1)
 	must(b, err)
-	begun, _ := TimeOf(first.Line)
+	begun, _ := segment.TimeOf(first.Line)
 	took := time.Since(begun)
 	b.Run("by=id", func(b *testing.B) {
 		var found bound.Passes

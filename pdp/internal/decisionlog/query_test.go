@@ -21,6 +21,7 @@ import (
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/index"
 	"policy-service/pdp/internal/decisionlog/record"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/pdptest/night"
 )
 
@@ -424,7 +425,7 @@ func TestAQueryWaitsNoLongerThanItsContext(t *testing.T) {
 	must(t, l.Append(t.Context(), []record.Entry{entry("answered")}))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := l.Query(ctx, Query{Limit: 1}); !errors.Is(err, ErrUnavailable) {
+	if _, err := l.Query(ctx, Query{Limit: 1}); !errors.Is(err, segment.ErrUnavailable) {
 		t.Errorf("got %v", err)
 	}
 	close(release)

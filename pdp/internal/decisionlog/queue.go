@@ -3,6 +3,7 @@ package decisionlog
 import (
 	"context"
 	"fmt"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"sync"
 	"time"
 
@@ -72,7 +73,7 @@ func (q *queue) put(ctx context.Context, c *call) error {
 	case q.calls <- c:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("%w: %w", ErrUnavailable, ctx.Err())
+		return fmt.Errorf("%w: %w", segment.ErrUnavailable, ctx.Err())
 	}
 }
 

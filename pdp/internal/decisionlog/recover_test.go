@@ -20,6 +20,7 @@ import (
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/journal"
 	"policy-service/pdp/internal/decisionlog/record"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/pdptest/crashedlog"
 )
 
@@ -34,7 +35,7 @@ func must(t testing.TB, err error) {
 // events returns the sequence of the ids and events of a log, and the details of the event asked for.
 func events(t *testing.T, data, event string) (all []string, details []byte) {
 	t.Helper()
-	err := decisionlog.Read(data, func(s *decisionlog.Snapshot) error {
+	err := segment.Read(data, func(s *segment.Snapshot) error {
 		for r, err := range s.Records(t.Context(), 0, uint64(s.Head.Size)) {
 			if err != nil {
 				return err
@@ -167,7 +168,7 @@ func (c loss) isAccepted(t *testing.T) {
 			}
 		}
 	}
-	r, err := decisionlog.OpenReader(data)
+	r, err := segment.OpenReader(data)
 	must(t, err)
 	if u := r.Unfilled(); u == nil || u.Damage == "" || c.kept == nil && (u.Records != 0 || !strings.Contains(u.Damage, "missing")) {
 		t.Errorf("%+v", u)
@@ -254,7 +255,7 @@ func TestRecoverNothing(t *testing.T) {
 	if _, err := decisionlog.Recover(data, decisionlog.Options{}); !errors.Is(err, decisionlog.ErrNoLoss) {
 		t.Fatal(err)
 	}
-	if r, err := decisionlog.OpenReader(data); err != nil || r.Unfilled() == nil || *r.Unfilled() != (decisionlog.Unfilled{Records: 2}) {
+	if r, err := segment.OpenReader(data); err != nil || r.Unfilled() == nil || *r.Unfilled() != (segment.Unfilled{Records: 2}) {
 		t.Fatalf("%+v, %v", r.Unfilled(), err)
 	}
 	l, err := decisionlog.Open(data, decisionlog.Options{})
@@ -264,7 +265,7 @@ func TestRecoverNothing(t *testing.T) {
 	if want := []string{format.EventCreated, "held", crashedlog.ID(1), crashedlog.ID(2), format.EventCrash}; !slices.Equal(all, want) {
 		t.Errorf("%q", all)
 	}
-	if r, err := decisionlog.OpenReader(data); err != nil || r.Unfilled() != nil {
+	if r, err := segment.OpenReader(data); err != nil || r.Unfilled() != nil {
 		t.Errorf("%+v, %v", r.Unfilled(), err)
 	}
 }
@@ -287,7 +288,7 @@ func TestRecoverCutShort(t *testing.T) {
 	if names := files(t, data); !slices.Equal(names, []string{filepath.Base(journal.Aside(dir, at)[0]), "journal.1", filepath.Base(in)}) {
 		t.Fatalf("%q", names)
 	}
-	if r, err := decisionlog.OpenReader(data); err != nil || r.Unfilled() != nil {
+	if r, err := segment.OpenReader(data); err != nil || r.Unfilled() != nil {
 		t.Errorf("%+v, %v", r.Unfilled(), err)
 	}
 	if _, err := decisionlog.Open(data, decisionlog.Options{}); err == nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/record"
+	"policy-service/pdp/internal/decisionlog/segment"
 )
 
 // ErrNotRedactable is returned for a record that says what was done to the log:
@@ -55,7 +56,7 @@ func (l *Log) redact(ctx context.Context, caller, reason string, passGone bool, 
 	}
 	for _, id := range ids {
 		one, err := l.redactable(ctx, id)
-		if passGone && errors.Is(err, ErrGone) {
+		if passGone && errors.Is(err, segment.ErrGone) {
 			continue
 		}
 		if err == nil && len(group) > 0 && !one.goesWith(group) {
@@ -71,7 +72,7 @@ func (l *Log) redact(ctx context.Context, caller, reason string, passGone bool, 
 
 // redacted is a record that is to go.
 type redacted struct {
-	segment    Info
+	segment    segment.Info
 	sequence   uint64
 	id, tenant string
 }
@@ -111,13 +112,13 @@ func (l *Log) redaction(caller, reason string, group []redacted) *removal {
 		return all
 	}
 	return &removal{
-		log: l, event: format.EventRedacted, segments: []Info{group[0].segment}, keep: without(group),
+		log: l, event: format.EventRedacted, segments: []segment.Info{group[0].segment}, keep: without(group),
 		details: details, tenant: group[0].tenant, caller: caller,
 	}
 }
 
 // sealed returns the segment of a record, and seals it first if it is active.
-func (l *Log) sealed(ctx context.Context, sequence uint64) (Info, error) {
+func (l *Log) sealed(ctx context.Context, sequence uint64) (segment.Info, error) {
 	for range 2 {
 		for _, segment := range l.Segments() {
 			if segment.Sealed && segment.First <= sequence && sequence-segment.First < segment.Records {
@@ -125,17 +126,17 @@ func (l *Log) sealed(ctx context.Context, sequence uint64) (Info, error) {
 			}
 		}
 		if err := l.Rotate(ctx); err != nil {
-			return Info{}, err
+			return segment.Info{}, err
 		}
 	}
-	return Info{}, fmt.Errorf("%w: record %d is in no segment", record.ErrDamaged, sequence)
+	return segment.Info{}, fmt.Errorf("%w: record %d is in no segment", record.ErrDamaged, sequence)
 }
 
 // without keeps all of a segment but some records' lines.
 func without(group []redacted) keeping {
 	gone := map[string]bool{}
 	for _, one := range group {
-		gone[string(Number(one.sequence))] = true
+		gone[string(segment.Number(one.sequence))] = true
 	}
 	return func(bucket, key, value []byte) []byte {
 		if string(bucket) == format.BucketRecords && gone[string(key)] {

@@ -19,6 +19,7 @@ import (
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/journal"
 	"policy-service/pdp/internal/decisionlog/record"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/internal/plainfile"
 )
 
@@ -87,7 +88,7 @@ type keeping func(bucket, key, value []byte) []byte
 type removal struct {
 	log      *Log
 	event    string
-	segments []Info
+	segments []segment.Info
 	keep     keeping
 	// details make those of the admin records, given the new files.
 	details func([]SegmentFile) []any
@@ -138,8 +139,8 @@ func (r *removal) write(ctx context.Context) (err error) {
 }
 
 // writeOne checks a segment, and writes its new file. Both read one and the same open file, as the old digest does.
-func (r *removal) writeOne(ctx context.Context, info Info, tree Edge) (err error) {
-	next := fmt.Sprintf("%s.%d%s", info.Path, r.log.Size(), NextSuffix)
+func (r *removal) writeOne(ctx context.Context, info segment.Info, tree segment.Edge) (err error) {
+	next := fmt.Sprintf("%s.%d%s", info.Path, r.log.Size(), segment.NextSuffix)
 	sealed, err := r.log.FileOf(info.First)
 	if err == nil {
 		err = sealed.Retire() // sealed a moment ago, it may be locked by this process still
@@ -148,7 +149,7 @@ func (r *removal) writeOne(ctx context.Context, info Info, tree Edge) (err error
 		return err
 	}
 	var old *os.File
-	db, err := OpenFile(info.Path, boltfile.ToRead, bbolt.Options{
+	db, err := segment.OpenFile(info.Path, boltfile.ToRead, bbolt.Options{
 		Timeout: lockWait,
 		OpenFile: func(name string, flag int, mode os.FileMode) (_ *os.File, err error) {
 			old, err = plainfile.OpenFile(name, flag, mode)
@@ -164,7 +165,7 @@ func (r *removal) writeOne(ctx context.Context, info Info, tree Edge) (err error
 		First:   info.First,
 		Records: info.Records,
 	}
-	err = Guard(func() error {
+	err = segment.Guard(func() error {
 		return db.View(func(tx *bbolt.Tx) error {
 			if err := r.check(ctx, tx, info, tree); err != nil {
 				return err
@@ -173,7 +174,7 @@ func (r *removal) writeOne(ctx context.Context, info Info, tree Edge) (err error
 		})
 	})
 	if err == nil {
-		file.Replaces, _, err = FileDigest(io.NewSectionReader(old, 0, math.MaxInt64))
+		file.Replaces, _, err = segment.FileDigest(io.NewSectionReader(old, 0, math.MaxInt64))
 	}
 	if err = errors.Join(err, boltfile.Close(db, record.ErrDamaged)); err == nil {
 		err = os.Chmod(next, 0o400)
@@ -191,27 +192,27 @@ func (r *removal) writeOne(ctx context.Context, info Info, tree Edge) (err error
 
 // check makes the tree of a sealed segment again, from its edge and its lines, and compares it with the tree that the writer
 // has in memory.
-func (r *removal) check(ctx context.Context, tx *bbolt.Tx, sealed Info, tree Edge) error {
-	before, err := EdgeBefore(tx, sealed.First)
+func (r *removal) check(ctx context.Context, tx *bbolt.Tx, sealed segment.Info, tree segment.Edge) error {
+	before, err := segment.EdgeBefore(tx, sealed.First)
 	if err != nil {
 		return err
 	}
-	end, w := sealed.First+sealed.Records, &Walker{Edge: before.Clone(), Visit: func(record.Record) error { return nil }}
+	end, w := sealed.First+sealed.Records, &segment.Walker{Edge: before.Clone(), Visit: func(record.Record) error { return nil }}
 	for err == nil && w.Edge.Size < end {
 		err = w.Read(ctx, tx, end)
 	}
 	if err != nil {
 		return err
 	}
-	own := StoredHashes(tx)
-	if err := w.Edge.Begins(tree, before.Then(SplitAt(end, own, r.log.Reader))); err != nil {
+	own := segment.StoredHashes(tx)
+	if err := w.Edge.Begins(tree, before.Then(segment.SplitAt(end, own, r.log.Reader))); err != nil {
 		return fmt.Errorf("records %d to %d are not those that were written: %w", sealed.First, end-1, err)
 	}
 	return r.explain(ctx, w)
 }
 
 // explain looks for the records of the redactions in a segment. It fails if a line is missing without one.
-func (r *removal) explain(ctx context.Context, w *Walker) error {
+func (r *removal) explain(ctx context.Context, w *segment.Walker) error {
 	q := Query{Filter: record.Filter{Event: format.EventRedacted}, Cursor: w.Edge.Size, Limit: redactedAtOnce}
 	for more := len(w.Gone) > 0; more; {
 		page, err := r.log.Query(ctx, q)
@@ -266,7 +267,7 @@ func (r *removal) replace(ctx context.Context) error {
 // exchange replaces a segment, and no index keeps its content.
 func (r *removals) exchange(number uint64, next string) error {
 	delete(r.contents, number)
-	path := Path(r.log.data, number)
+	path := segment.Path(r.log.data, number)
 	// The disk gets the old file back, which takes milliseconds, when no process holds it any more: after the locks.
 	old, err := plainfile.Open(path)
 	if err != nil {
@@ -276,13 +277,13 @@ func (r *removals) exchange(number uint64, next string) error {
 	return errors.Join(err, old.Close(), plainfile.SyncDir(filepath.Dir(path)))
 }
 
-// digestOf is [FileDigest] of a name.
+// digestOf is [segment.FileDigest] of a name.
 func digestOf(name string) (digest string, size int64, err error) {
 	f, err := plainfile.Open(name)
 	if err != nil {
 		return "", 0, err
 	}
-	digest, size, err = FileDigest(f)
+	digest, size, err = segment.FileDigest(f)
 	return digest, size, errors.Join(err, f.Close())
 }
 
@@ -307,7 +308,7 @@ func (r *removals) finishAll(ctx context.Context) error {
 		return err
 	}
 	for _, entry := range entries {
-		segment, size, ok := CutNext(entry.Name())
+		segment, size, ok := segment.CutNext(entry.Name())
 		if !ok {
 			continue
 		}
@@ -339,7 +340,7 @@ func (r *removals) finishOne(ctx context.Context, name string, segment, size uin
 
 // namesFile reports whether a record from a sequence on says that a segment is the
 // file with this digest.
-func namesFile(ctx context.Context, r *Reader, from, segment uint64, digest string) (bool, error) {
+func namesFile(ctx context.Context, r *segment.Reader, from, segment uint64, digest string) (bool, error) {
 	for record, err := range r.Records(ctx, from, r.Size()) {
 		if err != nil {
 			return false, err

@@ -16,6 +16,7 @@ import (
 	"policy-service/pdp/internal/boltfile"
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/record"
+	"policy-service/pdp/internal/decisionlog/segment"
 )
 
 // sealedThrice is a data directory with three sealed segments of three records, and a closed log.
@@ -50,27 +51,27 @@ func TestNothingIsRemovedFromAnAlteredSegment(t *testing.T) {
 	}
 	last := func(v []byte) []byte { v[len(v)-1] ^= 1; return v }
 	tests := map[string]change{
-		"a line": put(format.BucketRecords, Number(5), func(v []byte) []byte { return bytes.Replace(v, []byte("subject-of"), []byte("subject-oF"), 1) }),
+		"a line": put(format.BucketRecords, segment.Number(5), func(v []byte) []byte { return bytes.Replace(v, []byte("subject-of"), []byte("subject-oF"), 1) }),
 		"a line and its hash": func(t *testing.T, tx *bbolt.Tx) {
-			put(format.BucketRecords, Number(5), func(v []byte) []byte { return bytes.Replace(v, []byte("subject-of"), []byte("subject-oF"), 1) })(t, tx)
-			e, err := EdgeBefore(tx, 3)
+			put(format.BucketRecords, segment.Number(5), func(v []byte) []byte { return bytes.Replace(v, []byte("subject-of"), []byte("subject-oF"), 1) })(t, tx)
+			e, err := segment.EdgeBefore(tx, 3)
 			if err != nil {
 				t.Error(err)
 			}
 			for e.Size < 6 { // and all that follows from it in this segment
-				line := tx.Bucket([]byte(format.BucketRecords)).Get(Number(e.Size))
+				line := tx.Bucket([]byte(format.BucketRecords)).Get(segment.Number(e.Size))
 				stored := e.Add(nil, tlog.RecordHash(line))
-				if err := tx.Bucket([]byte(format.BucketHashes)).Put(Number(e.Size-1), stored); err != nil {
+				if err := tx.Bucket([]byte(format.BucketHashes)).Put(segment.Number(e.Size-1), stored); err != nil {
 					t.Error(err)
 				}
 			}
 		},
-		"a leaf's hash":    put(format.BucketHashes, Number(4), flip(3)),
-		"a subtree's hash": put(format.BucketHashes, Number(5), last),
+		"a leaf's hash":    put(format.BucketHashes, segment.Number(4), flip(3)),
+		"a subtree's hash": put(format.BucketHashes, segment.Number(5), last),
 		"the edge":         put(format.BucketMeta, []byte(format.MetaEdge), flip(0)),
 		"a longer edge":    put(format.BucketMeta, []byte(format.MetaEdge), func(v []byte) []byte { return append(v, v...) }),
 		"a line is gone": func(t *testing.T, tx *bbolt.Tx) {
-			if err := tx.Bucket([]byte(format.BucketRecords)).Delete(Number(4)); err != nil {
+			if err := tx.Bucket([]byte(format.BucketRecords)).Delete(segment.Number(4)); err != nil {
 				t.Error(err)
 			}
 		},
@@ -78,7 +79,7 @@ func TestNothingIsRemovedFromAnAlteredSegment(t *testing.T) {
 	for name, change := range tests {
 		t.Run(name, func(t *testing.T) {
 			data := sealedThrice(t)
-			path := Path(data, 2)
+			path := segment.Path(data, 2)
 			good, err := os.ReadFile(path)
 			must(t, err)
 			alter(t, path, change)
@@ -122,8 +123,8 @@ func TestMissingLinesHaveTheirRecords(t *testing.T) {
 	}
 	later := time.Now().Add(2 * time.Hour)
 	must(t, l.Close())
-	alter(t, Path(data, 3), func(t *testing.T, tx *bbolt.Tx) {
-		if err := tx.Bucket([]byte(format.BucketRecords)).Delete(Number(7)); err != nil {
+	alter(t, segment.Path(data, 3), func(t *testing.T, tx *bbolt.Tx) {
+		if err := tx.Bucket([]byte(format.BucketRecords)).Delete(segment.Number(7)); err != nil {
 			t.Error(err)
 		}
 	})
@@ -142,8 +143,8 @@ func TestTheFileThatIsReplacedIsChecked(t *testing.T) {
 	data := sealedThrice(t)
 	l := mustOpen(t, data, Options{})
 	mustGet(t, l.Reader, 1) // opens it
-	replaceBy(t, Path(data, 1), func(tx *bbolt.Tx) error {
-		return tx.Bucket([]byte(format.BucketRecords)).Put(Number(2), []byte(`{"sequence":2}`))
+	replaceBy(t, segment.Path(data, 1), func(tx *bbolt.Tx) error {
+		return tx.Bucket([]byte(format.BucketRecords)).Put(segment.Number(2), []byte(`{"sequence":2}`))
 	})
 	if err := l.Redact(t.Context(), "", idIn(t, l, 1), "on request"); !errors.Is(err, record.ErrDamaged) {
 		t.Errorf("got %v", err)
@@ -182,7 +183,7 @@ func TestSilenceNeedsNoSegments(t *testing.T) {
 func alter(t *testing.T, path string, change func(*testing.T, *bbolt.Tx)) {
 	t.Helper()
 	must(t, os.Chmod(path, 0o600))
-	db, err := OpenFile(path, boltfile.ToWrite, bbolt.Options{Timeout: time.Second})
+	db, err := segment.OpenFile(path, boltfile.ToWrite, bbolt.Options{Timeout: time.Second})
 	must(t, err)
 	err = db.Update(func(tx *bbolt.Tx) error { change(t, tx); return nil })
 	must(t, errors.Join(err, db.Close()))
@@ -192,7 +193,7 @@ func alter(t *testing.T, path string, change func(*testing.T, *bbolt.Tx)) {
 func idIn(t *testing.T, l *Log, sequence uint64) string {
 	t.Helper()
 	rec, err := l.Get(sequence)
-	if errors.Is(err, ErrGone) {
+	if errors.Is(err, segment.ErrGone) {
 		return ""
 	}
 	s, parsing := record.Parse(rec.Line)
@@ -273,7 +274,7 @@ func TestRedactionOfSeveralRecords(t *testing.T) {
 	}
 	k.contents(k.data, k.answered, "a-1", "a-2", "a-3", "b-2")
 	k.check()
-	if done, err := k.log.RedactAll(t.Context(), "", "on request", "b-1", "nosuch"); !errors.Is(err, ErrNotFound) || done != 0 {
+	if done, err := k.log.RedactAll(t.Context(), "", "on request", "b-1", "nosuch"); !errors.Is(err, segment.ErrNotFound) || done != 0 {
 		t.Errorf("%d, %v", done, err)
 	}
 	k.contents(k.data, k.answered, "a-1", "a-2", "a-3", "b-2")

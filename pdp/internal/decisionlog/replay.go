@@ -9,6 +9,7 @@ import (
 
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/journal"
+	"policy-service/pdp/internal/decisionlog/segment"
 )
 
 // replay fills the active segment with what a journal has that the segment has not: what was answered, and a moment
@@ -16,7 +17,7 @@ import (
 func (w *writer) replay() (records int, err error) {
 	on := w.tail.journal
 	switch {
-	case on == (Journaled{}):
+	case on == (segment.Journaled{}):
 		return 0, nil
 	case on.Aside != 0:
 		return 0, w.setAside()
@@ -30,7 +31,7 @@ func (w *writer) replay() (records int, err error) {
 	if err := w.fillAll(nil, false); err != nil {
 		return 0, err
 	}
-	if err := w.transact(order{journal: &Journaled{}}); err != nil {
+	if err := w.transact(order{journal: &segment.Journaled{}}); err != nil {
 		return 0, err
 	}
 	w.options.On.Step(StepReplayed)
@@ -96,7 +97,7 @@ func Recover(data string, options Options) (Loss, error) {
 // files aside are one transaction: a crash leaves all of them to be done, or the files alone.
 func (w *writer) acceptLoss() (Loss, error) {
 	on := w.tail.journal
-	if on == (Journaled{}) || on.Aside != 0 {
+	if on == (segment.Journaled{}) || on.Aside != 0 {
 		return Loss{}, ErrNoLoss
 	}
 	read, err := journal.Read(w.journalDir(), on.ID, on.Number, &w.key.Frames)
@@ -131,12 +132,12 @@ func (w *writer) setAside() error {
 	if _, err := journal.MoveAside(w.journalDir(), time.Unix(0, w.tail.journal.Aside)); err != nil {
 		return err
 	}
-	return w.transact(order{journal: &Journaled{}})
+	return w.transact(order{journal: &segment.Journaled{}})
 }
 
 // fillAgain is fillAll after writing failed. The segment may have some of the frames: it says up to which one.
 func (w *writer) fillAgain() error {
-	if on := w.tail.journal; on != (Journaled{}) {
+	if on := w.tail.journal; on != (segment.Journaled{}) {
 		had := w.frames.upTo(on.Number)
 		for _, one := range had {
 			for _, c := range one.calls {
@@ -157,7 +158,7 @@ func (w *writer) startJournal(o order) error {
 	if err != nil {
 		return err
 	}
-	o.journal = &Journaled{ID: j.ID()}
+	o.journal = &segment.Journaled{ID: j.ID()}
 	if err := w.transact(o); err != nil {
 		_ = j.Close()
 		return err

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/record"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -65,7 +66,7 @@ func (l *Log) Retain(ctx context.Context, keep Retention, now time.Time) (Retire
 	return done, nil
 }
 
-func (l *Log) retirement(segments []Info, reason string) *removal {
+func (l *Log) retirement(segments []segment.Info, reason string) *removal {
 	details := func(files []SegmentFile) []any {
 		last := files[len(files)-1]
 		return []any{struct {
@@ -89,7 +90,7 @@ func contentOf(used int64, records uint64) int64 {
 // content is the size that retention can free of a segment. It does not go by the size of
 // the file, which grows ahead of its use: each run ends a segment, and were that
 // counted at its size, the runs' own segments would crowd out records.
-func (r *removals) content(s Info) (int64, error) {
+func (r *removals) content(s segment.Info) (int64, error) {
 	if known, ok := r.contents[s.Number]; ok {
 		return known, nil
 	}
@@ -109,7 +110,7 @@ func (r *removals) content(s Info) (int64, error) {
 // expired are the segments that are to go: the oldest ones that still hold
 // records, without a gap, so that everything a retired record vouches for is retired
 // before it.
-func (r *removals) expired(keep Retention, now time.Time) (out []Info, reason string, err error) {
+func (r *removals) expired(keep Retention, now time.Time) (out []segment.Info, reason string, err error) {
 	segments, err := r.unretired()
 	if err != nil {
 		return nil, "", err
@@ -140,7 +141,7 @@ func (r *removals) expired(keep Retention, now time.Time) (out []Info, reason st
 }
 
 // unretired are the segments from the oldest on that still holds records.
-func (r *removals) unretired() ([]Info, error) {
+func (r *removals) unretired() ([]segment.Info, error) {
 	segments := r.log.Segments()
 	for len(segments) > 1 {
 		if segments[0].Number > r.retired {
@@ -162,7 +163,7 @@ func (r *removals) unretired() ([]Info, error) {
 // segments, and the records of earlier retirements. Such segments wait until something else
 // goes: dropped by themselves they would make another such segment, and so on for ever,
 // also in silence.
-func (r *removals) worthwhile(segments []Info, reason string) ([]Info, string, error) {
+func (r *removals) worthwhile(segments []segment.Info, reason string) ([]segment.Info, string, error) {
 	for _, segment := range segments {
 		idle, err := onlyUpkeep(r.log.Reader, segment.First, segment.Records)
 		if err != nil {
@@ -181,7 +182,7 @@ const upkeepMost = 16
 
 // onlyUpkeep reports whether records of a segment are only those of the log's own
 // housekeeping: seals, openings and retirements.
-func onlyUpkeep(r *Reader, first, records uint64) (bool, error) {
+func onlyUpkeep(r *segment.Reader, first, records uint64) (bool, error) {
 	if records > upkeepMost {
 		return false, nil
 	}
@@ -205,7 +206,7 @@ func onlyUpkeep(r *Reader, first, records uint64) (bool, error) {
 
 // begunAt returns when a segment was begun, by its first record, which is the log's own and cannot
 // be redacted, and is younger than all of the segment before.
-func begunAt(r *Reader, first uint64) (time.Time, error) {
+func begunAt(r *segment.Reader, first uint64) (time.Time, error) {
 	rec, err := r.Get(first)
 	if err != nil {
 		return time.Time{}, err

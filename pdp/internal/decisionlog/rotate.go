@@ -12,6 +12,7 @@ import (
 
 	"policy-service/pdp/internal/boltfile"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/segment"
 )
 
 // allocSize is by how much the file of a segment grows; each time costs a sync.
@@ -76,12 +77,12 @@ func (w *writer) rotate() error {
 }
 
 // seal ends a segment, and begins the next.
-func (w *writer) seal(next *File) error {
+func (w *writer) seal(next *segment.File) error {
 	// What is sealed has all that was answered, and no journal counts for it. Nothing is answered until the
 	// next segment names the journal again: if that fails, there is a new one.
 	on := w.tail.journal
 	w.options.On.Step(StepSeal)
-	if err := w.transact(order{checkpoint: w.tail.Edge.Size > w.tail.Checkpointed, journal: &Journaled{}}); err != nil {
+	if err := w.transact(order{checkpoint: w.tail.Edge.Size > w.tail.Checkpointed, journal: &segment.Journaled{}}); err != nil {
 		return w.fail(err)
 	}
 	w.options.On.Step(StepSealed)
@@ -97,7 +98,7 @@ func (w *writer) seal(next *File) error {
 }
 
 // begin makes a prepared segment the active one, by its first record.
-func (w *writer) begin(s *File, event string, about map[string]any, on *Journaled) error {
+func (w *writer) begin(s *segment.File, event string, about map[string]any, on *segment.Journaled) error {
 	next := &active{File: s}
 	if err := w.transact(order{calls: []*call{w.own("", event, about)}, begin: next, journal: on}); err != nil {
 		return err
@@ -110,17 +111,17 @@ func (w *writer) begin(s *File, event string, about map[string]any, on *Journale
 
 // prepareSegment makes an empty segment. It gets its name last: a file with the name of a
 // segment is one.
-func (w *writer) prepareSegment(number uint64) (*File, error) {
-	s := NewFile(w.data, number)
+func (w *writer) prepareSegment(number uint64) (*segment.File, error) {
+	s := segment.NewFile(w.data, number)
 	draft := filepath.Join(filepath.Dir(s.Path), fmt.Sprintf(".prepared-%08d", number))
 	_ = os.Remove(draft)
-	db, err := OpenFile(draft, boltfile.ToWrite, w.writing())
+	db, err := segment.OpenFile(draft, boltfile.ToWrite, w.writing())
 	if err != nil {
 		return nil, err
 	}
 	db.AllocSize = allocSize
 	s.Own(db)
-	err = Guard(func() error {
+	err = segment.Guard(func() error {
 		return db.Update(func(tx *bbolt.Tx) error {
 			for _, name := range []string{format.BucketMeta, format.BucketRecords, format.BucketHashes, format.BucketIDs, format.BucketCheckpoints} {
 				if _, err := tx.CreateBucket([]byte(name)); err != nil {
@@ -132,7 +133,7 @@ func (w *writer) prepareSegment(number uint64) (*File, error) {
 	})
 	if err == nil {
 		w.options.On.Step(StepPrepare)
-		err = Rename(draft, s.Path)
+		err = segment.Rename(draft, s.Path)
 		w.options.On.Step(StepPrepared)
 	}
 	if err != nil {
@@ -152,9 +153,9 @@ func (w *writer) removePrepared() error {
 
 // Rotate seals the active segment, so that all that is on record now can be read by
 // others, and the segment can be rewritten. If writing fails meanwhile it
-// returns [ErrUnavailable]; then the segment may be sealed.
+// returns [segment.ErrUnavailable]; then the segment may be sealed.
 func (l *Log) Rotate(ctx context.Context) error {
-	var old *File
+	var old *segment.File
 	err := l.writer.submit(ctx, &call{do: func() error {
 		if err := l.writer.unavailable(); err != nil {
 			return err
@@ -185,5 +186,5 @@ func (l *Log) replace(number uint64, next string) error {
 			return errors.Join(s.Close(), os.Rename(next, s.Path))
 		}
 	}
-	return fmt.Errorf("segment %d: %w", number, ErrNotFound)
+	return fmt.Errorf("segment %d: %w", number, segment.ErrNotFound)
 }

@@ -11,6 +11,7 @@ import (
 
 	"policy-service/pdp/internal/boltfile"
 	"policy-service/pdp/internal/decisionlog/record"
+	"policy-service/pdp/internal/decisionlog/segment"
 )
 
 func thousand() []record.Entry {
@@ -128,7 +129,7 @@ func TestRotationWaitsForNoReader(t *testing.T) {
 	mustAppend(t, l, entryOf("", true))
 	must(t, l.Rotate(t.Context()))
 	for _, s := range l.Files()[1:2] {
-		db, err := OpenFile(s.Path, boltfile.ToRead, bbolt.Options{Timeout: time.Nanosecond})
+		db, err := segment.OpenFile(s.Path, boltfile.ToRead, bbolt.Options{Timeout: time.Nanosecond})
 		if err != nil {
 			t.Fatal("after Rotate:", err)
 		}

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/internal/plainfile"
 )
 
@@ -26,7 +27,7 @@ func (l *Log) RotateKey(ctx context.Context, caller string) (public string, err 
 // rotateKey keeps the new key on disk before it is on record, and puts it in
 // force after: a crash in between is mended by openKey.
 func (w *writer) rotateKey(caller string) (string, error) {
-	next, err := NewKey(w.key.Name())
+	next, err := segment.NewKey(w.key.Name())
 	if err != nil {
 		return "", err
 	}
@@ -40,7 +41,7 @@ func (w *writer) rotateKey(caller string) (string, error) {
 	}
 	w.key, w.active.Key = next, next.Public
 	w.frames.rekey(next.Frames)
-	err = errors.Join(Rename(name, filepath.Join(w.data, format.KeyFile)), PublishKey(w.data, next.Public))
+	err = errors.Join(segment.Rename(name, filepath.Join(w.data, format.KeyFile)), segment.PublishKey(w.data, next.Public))
 	if err != nil {
 		return "", fmt.Errorf("the new key is in force, but not yet in its file; it is put there at the next start: %w", err)
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"slices"
 	"testing"
 	"time"
@@ -11,7 +12,7 @@ import (
 
 // look is a snapshot that somebody exported, to have again.
 type look struct {
-	moment  Moment
+	moment  segment.Moment
 	tenants []string
 	bytes   []byte
 }
@@ -26,7 +27,7 @@ func (k *kept) settled(tenants []string) look {
 	return look{s.Moment(), tenants, out}
 }
 
-func exportAll(ctx context.Context, s *Snapshot) ([]byte, error) {
+func exportAll(ctx context.Context, s *segment.Snapshot) ([]byte, error) {
 	var b bytes.Buffer
 	_, err := WriteExport(ctx, s, &b, ExportOptions{})
 	return b.Bytes(), err
@@ -39,7 +40,7 @@ func (k *kept) again(l look) (changed bool) {
 	k.ok(err)
 	s = s.For(l.tenants)
 	out, err := exportAll(k.Context(), s)
-	changed = errors.Is(err, ErrChanged)
+	changed = errors.Is(err, segment.ErrChanged)
 	switch {
 	case changed:
 	case err != nil:
@@ -97,7 +98,7 @@ func TestExportEndsWhereContentGoes(t *testing.T) {
 	k.append("a-1", "a-2", "a-7")
 	_, err := k.log.Checkpoint(t.Context())
 	k.ok(err)
-	for tenant, want := range map[string]error{"default": ErrChanged, "acme": nil} {
+	for tenant, want := range map[string]error{"default": segment.ErrChanged, "acme": nil} {
 		s, err := k.log.Settled()
 		k.ok(err)
 		s = s.For([]string{tenant})
@@ -117,14 +118,14 @@ func TestAtNoMoment(t *testing.T) {
 	k := keepLog(t)
 	k.append("a-1")
 	now := k.newMoment()
-	for _, m := range []Moment{{}, {Size: now.Size}, {Size: now.Size, Time: now.Time.Add(1)}, {Size: now.Size + 5, Time: now.Time}} {
-		if _, err := k.log.At(m); !errors.Is(err, ErrNotFound) {
+	for _, m := range []segment.Moment{{}, {Size: now.Size}, {Size: now.Size, Time: now.Time.Add(1)}, {Size: now.Size + 5, Time: now.Time}} {
+		if _, err := k.log.At(m); !errors.Is(err, segment.ErrNotFound) {
 			t.Errorf("%+v: got %v", m, err)
 		}
 	}
 }
 
-func (k *kept) newMoment() Moment {
+func (k *kept) newMoment() segment.Moment {
 	k.Helper()
 	_, err := k.log.Checkpoint(k.Context())
 	k.ok(err)

@@ -20,6 +20,7 @@ import (
 	"policy-service/pdp/internal/boltfile"
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/record"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/internal/plainfile"
 )
 
@@ -34,22 +35,22 @@ func (w *writer) openTail() (crashed bool, err error) {
 	}
 	all := w.reader.Files()
 	if w.reader.Partial() {
-		return false, ErrLocked
+		return false, segment.ErrLocked
 	}
 	if len(all) == 0 {
-		if err := CheckNoneBegun(w.data); err != nil {
+		if err := segment.CheckNoneBegun(w.data); err != nil {
 			return false, err
 		}
 		return false, w.create()
 	}
 	s := all[len(all)-1]
-	if w.key, err = OpenKey(w.data, s.Key); err != nil {
+	if w.key, err = segment.OpenKey(w.data, s.Key); err != nil {
 		return false, err
 	}
 	if err := os.Chmod(s.Path, 0o600); err != nil { // it may have been sealed before a crash
 		return false, err
 	}
-	db, err := OpenFile(s.Path, boltfile.ToWrite, w.writing())
+	db, err := segment.OpenFile(s.Path, boltfile.ToWrite, w.writing())
 	if err != nil {
 		return false, err
 	}
@@ -58,21 +59,21 @@ func (w *writer) openTail() (crashed bool, err error) {
 	a, clean := &active{File: s, opened: w.options.Now()}, false
 	w.active = a
 	err = s.View(func(tx *bbolt.Tx) (err error) {
-		clean = IsClean(tx.Bucket([]byte(format.BucketMeta)), w.reader.Size())
-		if at, ok := TimeOf(tx.Bucket([]byte(format.BucketRecords)).Get(Number(s.First))); ok {
+		clean = segment.IsClean(tx.Bucket([]byte(format.BucketMeta)), w.reader.Size())
+		if at, ok := segment.TimeOf(tx.Bucket([]byte(format.BucketRecords)).Get(segment.Number(s.First))); ok {
 			a.opened = at
 		}
-		end, err := CheckEnd(tx, s, w.reader.Size())
+		end, err := segment.CheckEnd(tx, s, w.reader.Size())
 		if err != nil {
 			return err
 		}
-		w.tail = tail{Ending: end, checkpointedAt: time.Now(), appended: time.Now()}
+		w.tail = tail{End: end, checkpointedAt: time.Now(), appended: time.Now()}
 		meta := tx.Bucket([]byte(format.BucketMeta))
-		if w.tail.journal, err = ReadJournaled(meta.Get([]byte(format.MetaFormat)), meta.Get([]byte(format.MetaJournal))); err != nil {
+		if w.tail.journal, err = segment.ReadJournaled(meta.Get([]byte(format.MetaFormat)), meta.Get([]byte(format.MetaJournal))); err != nil {
 			return err
 		}
-		w.tails = ReadTails(tx)
-		w.tail.keys, _ = ReadNumber(meta.Get([]byte(format.MetaKeys)))
+		w.tails = segment.ReadTails(tx)
+		w.tail.keys, _ = segment.ReadNumber(meta.Get([]byte(format.MetaKeys)))
 		w.tail.doubt, err = w.key.Doubt(s.Number, w.tail.Edge, meta)
 		if err != nil {
 			return err
@@ -101,7 +102,7 @@ func (w *writer) checkEdge() error {
 	}
 	verifier, err := note.NewVerifier(w.key.Public)
 	if err == nil {
-		last, err = ParseCheckpoint(last.Note, note.VerifierList(verifier))
+		last, err = segment.ParseCheckpoint(last.Note, note.VerifierList(verifier))
 	}
 	if err != nil {
 		return fmt.Errorf("%w: %w", record.ErrDamaged, err)
@@ -111,8 +112,8 @@ func (w *writer) checkEdge() error {
 		return errors.Join(fmt.Errorf(
 			"%w: segment %d does not continue what was signed of the one before it", record.ErrDamaged, s.Number), err)
 	}
-	var before Edge
-	err = s.View(func(tx *bbolt.Tx) (err error) { before, err = EdgeBefore(tx, s.First); return err })
+	var before segment.Edge
+	err = s.View(func(tx *bbolt.Tx) (err error) { before, err = segment.EdgeBefore(tx, s.First); return err })
 	if err != nil {
 		return err
 	}
@@ -124,7 +125,7 @@ func (w *writer) checkEdge() error {
 
 // create begins a log. Its key gets its name last.
 func (w *writer) create() (err error) {
-	if w.key, err = NewKey(cmp.Or(w.options.Origin, randomOrigin())); err != nil {
+	if w.key, err = segment.NewKey(cmp.Or(w.options.Origin, randomOrigin())); err != nil {
 		return err
 	}
 	if err := plainfile.Replace(filepath.Join(w.data, format.NextKeyFile), []byte(w.key.Private+"\n")); err != nil {
@@ -139,7 +140,7 @@ func (w *writer) create() (err error) {
 	if err := w.begin(first, format.EventCreated, about, nil); err != nil {
 		return err
 	}
-	_, err = OpenKey(w.data, w.key.Public)
+	_, err = segment.OpenKey(w.data, w.key.Public)
 	return err
 }
 
@@ -196,7 +197,7 @@ func (w *writer) reopen() error {
 	if err := w.fillAgain(); err != nil {
 		return err
 	}
-	if err := w.transact(order{journal: &Journaled{}}); err != nil {
+	if err := w.transact(order{journal: &segment.Journaled{}}); err != nil {
 		return err
 	}
 	lost, refused := w.state.take()
@@ -242,7 +243,7 @@ func (w *writer) finish() error {
 		return err
 	}
 	lost, _ := w.state.take() // dropped when nothing was written any more
-	err := w.transact(order{calls: w.dropped(lost), checkpoint: true, clean: true, journal: &Journaled{}})
+	err := w.transact(order{calls: w.dropped(lost), checkpoint: true, clean: true, journal: &segment.Journaled{}})
 	w.options.On.Step(StepClosed)
 	w.letGo()
 	w.frames.refuse(ErrClosed)

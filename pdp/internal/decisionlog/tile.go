@@ -2,6 +2,7 @@ package decisionlog
 
 import (
 	"fmt"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"sync"
 
 	"golang.org/x/mod/sumdb/tlog"
@@ -11,22 +12,22 @@ import (
 const tileWidth = 256
 
 // Signed is the newest checkpoint. It is durable, and so are its records. It is in memory: nothing is read, made or
-// signed. The error is [ErrNotFound] if the log has none yet.
-func (l *Log) Signed() (Checkpoint, error) {
+// signed. The error is [segment.ErrNotFound] if the log has none yet.
+func (l *Log) Signed() (segment.Checkpoint, error) {
 	if c := l.writer.told.signed.Load(); c != nil {
 		return *c, nil
 	}
-	return Checkpoint{}, fmt.Errorf("%w: there is no checkpoint yet", ErrNotFound)
+	return segment.Checkpoint{}, fmt.Errorf("%w: there is no checkpoint yet", segment.ErrNotFound)
 }
 
 // sign keeps the newest checkpoint for [Log.Signed].
 func (t *told) sign(note []byte) {
-	if c, err := ParseCheckpoint(note, nil); err == nil { // it is the writer's own
+	if c, err := segment.ParseCheckpoint(note, nil); err == nil { // it is the writer's own
 		t.signed.Store(&c)
 	}
 }
 
-// Tile is the hashes of a tile of C2SP tlog-tiles, one behind the other. The error is [ErrNotFound] if the checkpoint
+// Tile is the hashes of a tile of C2SP tlog-tiles, one behind the other. The error is [segment.ErrNotFound] if the checkpoint
 // [Log.Signed] does not cover all of them.
 func (l *Log) Tile(t tlog.Tile) ([]byte, error) {
 	signed, err := l.Signed()
@@ -34,11 +35,11 @@ func (l *Log) Tile(t tlog.Tile) ([]byte, error) {
 		return nil, err
 	}
 	if t.H != 8 || t.L < 0 || t.N < 0 || t.W < 1 || t.W > tileWidth {
-		return nil, fmt.Errorf("%w: there is no tile %s", ErrNotFound, t.Path())
+		return nil, fmt.Errorf("%w: there is no tile %s", segment.ErrNotFound, t.Path())
 	}
 	hashes := signed.Size >> (t.H * t.L) // on this level
 	if uint64(t.N) > hashes/tileWidth || uint64(t.N)*tileWidth+uint64(t.W) > hashes {
-		return nil, fmt.Errorf("%w: the checkpoint of %d records does not cover tile %s", ErrNotFound, signed.Size, t.Path())
+		return nil, fmt.Errorf("%w: the checkpoint of %d records does not cover tile %s", segment.ErrNotFound, signed.Size, t.Path())
 	}
 	all := t
 	all.W = int(min(tileWidth, hashes-uint64(t.N)*tileWidth))
@@ -75,7 +76,7 @@ func (t *tiles) read(tile tlog.Tile, r tlog.HashReader) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	data = append(data[:len(data):len(data)], JoinHashes(hashes)...)
+	data = append(data[:len(data):len(data)], segment.JoinHashes(hashes)...)
 	t.put(whole, data)
 	return data, nil
 }

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/record"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"sync"
 	"testing"
 
@@ -49,7 +50,7 @@ func TestTilesAreTheTree(t *testing.T) {
 				there := n*256+int64(w) <= size>>(8*level)
 				data, err := l.Tile(tile)
 				if !there {
-					if !errors.Is(err, ErrNotFound) {
+					if !errors.Is(err, segment.ErrNotFound) {
 						t.Fatalf("%s: %v", tile.Path(), err)
 					}
 					continue
@@ -65,7 +66,7 @@ func TestTilesAreTheTree(t *testing.T) {
 		{H: 8, L: -1, W: 1}, {H: 8, N: -1, W: 1}, {H: 8, W: 0}, {H: 8, W: 257}, {H: 7, W: 1}, {H: 8, L: 63, W: 1}, {H: 8, L: 7, W: 1},
 		{H: 8, N: 1<<63 - 1, W: 1}, {H: 8, N: 1 << 56, W: 1},
 	} {
-		if _, err := l.Tile(tile); !errors.Is(err, ErrNotFound) {
+		if _, err := l.Tile(tile); !errors.Is(err, segment.ErrNotFound) {
 			t.Errorf("%+v: %v", tile, err)
 		}
 	}
@@ -108,7 +109,7 @@ func TestTilesEndWithTheCheckpoint(t *testing.T) {
 		t.Errorf("signed are %d, %v", now.Size, err)
 	}
 	tile.W++
-	if _, err := l.Tile(tile); !errors.Is(err, ErrNotFound) {
+	if _, err := l.Tile(tile); !errors.Is(err, segment.ErrNotFound) {
 		t.Errorf("a tile has a record that no checkpoint covers: %v", err)
 	}
 	if _, err := l.Checkpoint(t.Context()); err != nil {
@@ -138,7 +139,7 @@ func TestSignedAfterAStart(t *testing.T) {
 func TestWitnessedIsOfThisLog(t *testing.T) {
 	t.Parallel()
 	l := logOf(t, 20, Options{})
-	if c, err := l.Witnessed(); !errors.Is(err, ErrNotFound) {
+	if c, err := l.Witnessed(); !errors.Is(err, segment.ErrNotFound) {
 		t.Fatalf("%+v, %v", c, err)
 	}
 	signed, err := l.Signed()
@@ -151,9 +152,9 @@ func TestWitnessedIsOfThisLog(t *testing.T) {
 	other := logOf(t, 20, Options{Origin: signed.Origin})
 	foreign, err := other.Signed()
 	must(t, err)
-	fork := Checkpoint{Origin: signed.Origin, Size: 5, Root: foreign.Root}
-	ahead := Checkpoint{Origin: signed.Origin, Size: l.Size() + 1, Root: foreign.Root}
-	for _, c := range []*Checkpoint{&fork, &ahead} {
+	fork := segment.Checkpoint{Origin: signed.Origin, Size: 5, Root: foreign.Root}
+	ahead := segment.Checkpoint{Origin: signed.Origin, Size: l.Size() + 1, Root: foreign.Root}
+	for _, c := range []*segment.Checkpoint{&fork, &ahead} {
 		must(t, c.Sign(l.writer.key.Signer))
 	}
 	for name, c := range map[string]struct {
@@ -161,8 +162,8 @@ func TestWitnessedIsOfThisLog(t *testing.T) {
 		want error
 	}{
 		"of another key":    {foreign.Note, nil},
-		"of another tree":   {fork.Note, ErrForked},
-		"of more records":   {ahead.Note, ErrForked},
+		"of another tree":   {fork.Note, segment.ErrForked},
+		"of more records":   {ahead.Note, segment.ErrForked},
 		"with a lost line":  {bytes.Replace(signed.Note, []byte("\n\n"), []byte("\n"), 1), nil},
 		"no checkpoint":     {[]byte("x"), nil},
 		"of too many bytes": {bytes.Repeat([]byte("x"), format.MaxCheckpointBytes+1), nil},

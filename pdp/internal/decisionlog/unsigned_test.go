@@ -20,6 +20,7 @@ import (
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/journal"
 	"policy-service/pdp/internal/decisionlog/record"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/pdptest/crashedlog"
 )
 
@@ -182,7 +183,7 @@ func TestNoUnsignedTailIsSignedInSilence(t *testing.T) {
 			err = errors.Join(log.Rotate(t.Context()), log.Close())
 		}
 		must(t, err)
-		reader, err := decisionlog.OpenReader(data)
+		reader, err := segment.OpenReader(data)
 		must(t, err)
 		var named []verify.Tail
 		err = reader.Events(t.Context(), func(r *record.Recorded) error { // of the newest segment alone
@@ -334,7 +335,7 @@ func TestACutEndShowsInAnExportOfTheFiles(t *testing.T) {
 			must(t, errors.Join(e.bucket(format.BucketRecords).Delete(key(n)), e.bucket(format.BucketHashes).Delete(key(n))))
 		}
 	})
-	if err := decisionlog.Read(data, func(s *decisionlog.Snapshot) error {
+	if err := segment.Read(data, func(s *segment.Snapshot) error {
 		done, err := decisionlog.WriteExport(t.Context(), s, io.Discard, decisionlog.ExportOptions{})
 		if err == nil && (done.Size != int64(size) || done.Uncovered >= 0) {
 			t.Errorf("an export without its last 2 of %d records: %+v", size, done)

@@ -14,6 +14,7 @@ import (
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/record"
+	"policy-service/pdp/internal/decisionlog/segment"
 )
 
 // TestWhatTheTreeVouchesFor alters one byte of a log at a time: a record, or a hash, of an old segment and of the newest. What
@@ -78,7 +79,7 @@ func TestWhatTheTreeVouchesFor(t *testing.T) {
 			c.do(data)
 			look := func(of interface {
 				Size() uint64
-			}, vouched func(visit func(*record.Recorded, bool) error) (decisionlog.Vouched, error)) {
+			}, vouched func(visit func(*record.Recorded, bool) error) (segment.Vouched, error)) {
 				var visited []uint64
 				v, err := vouched(func(r *record.Recorded, vouched bool) error {
 					if vouched {
@@ -93,9 +94,9 @@ func TestWhatTheTreeVouchesFor(t *testing.T) {
 					t.Errorf("%T: the number is %d", of, v.Keys)
 				}
 			}
-			reader, err := decisionlog.OpenReader(data)
+			reader, err := segment.OpenReader(data)
 			must(t, err)
-			look(reader, func(visit func(*record.Recorded, bool) error) (decisionlog.Vouched, error) {
+			look(reader, func(visit func(*record.Recorded, bool) error) (segment.Vouched, error) {
 				return reader.Vouched(t.Context(), visit, format.EventAPIKeys, format.EventAPIKeyRevoked)
 			})
 			must(t, reader.Close())
@@ -103,7 +104,7 @@ func TestWhatTheTreeVouchesFor(t *testing.T) {
 			if err != nil {
 				return // the last record is read by each start
 			}
-			look(log, func(visit func(*record.Recorded, bool) error) (decisionlog.Vouched, error) {
+			look(log, func(visit func(*record.Recorded, bool) error) (segment.Vouched, error) {
 				return log.Vouched(t.Context(), visit, format.EventAPIKeys, format.EventAPIKeyRevoked)
 			})
 			must(t, log.Close())

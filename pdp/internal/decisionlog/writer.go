@@ -12,11 +12,12 @@ import (
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/index"
 	"policy-service/pdp/internal/decisionlog/record"
+	"policy-service/pdp/internal/decisionlog/segment"
 )
 
 // writer writes the log. It alone writes: calls of others wait in its queue.
 type writer struct {
-	reader   *Reader
+	reader   *segment.Reader
 	data     string
 	options  Options
 	queue    queue
@@ -30,14 +31,14 @@ type writer struct {
 	active *active // nil while the log cannot be written
 	tail   tail
 	tails  []record.UnsignedTail // that are on record
-	key    Key
+	key    segment.Key
 	failed error
 	tried  time.Time // when a new segment was last tried for, or the failed log
 }
 
 // active is the segment that is written to.
 type active struct {
-	*File
+	*segment.File
 	opened  time.Time // when it was begun
 	charged *charges
 }
@@ -50,10 +51,10 @@ type told struct {
 	index *index.Index
 	grown atomic.Pointer[chan struct{}] // closed when there are more records
 	// signed is the newest checkpoint that is durable.
-	signed atomic.Pointer[Checkpoint]
+	signed atomic.Pointer[segment.Checkpoint]
 }
 
-func newWriter(r *Reader, data string, o Options) *writer {
+func newWriter(r *segment.Reader, data string, o Options) *writer {
 	w := &writer{
 		reader:   r,
 		data:     data,
@@ -114,7 +115,7 @@ func (w *writer) submit(ctx context.Context, c *call) error {
 	case err := <-c.reply:
 		return err
 	case <-ctx.Done():
-		return fmt.Errorf("%w: %w", ErrUnavailable, ctx.Err())
+		return fmt.Errorf("%w: %w", segment.ErrUnavailable, ctx.Err())
 	}
 }
 
@@ -124,7 +125,7 @@ func (w *writer) admit(ctx context.Context, c *call) error {
 	err := w.queue.take(ctx, c)
 	if err != nil {
 		w.accounts.giveBack(c)
-		err = fmt.Errorf("%w: %w", ErrUnavailable, err)
+		err = fmt.Errorf("%w: %w", segment.ErrUnavailable, err)
 	}
 	return err
 }
@@ -332,7 +333,7 @@ func (w *writer) unavailable() error {
 	if w.failed == nil {
 		return nil
 	}
-	return fmt.Errorf("%w: %w", ErrUnavailable, w.failed)
+	return fmt.Errorf("%w: %w", segment.ErrUnavailable, w.failed)
 }
 
 func (w *writer) answer(calls []*call, err error) {

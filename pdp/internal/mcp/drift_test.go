@@ -22,9 +22,9 @@ import (
 	"policy-service/evaluation/authzenclient"
 	"policy-service/evaluation/authzenclient/approvals"
 	"policy-service/obligations"
-	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/record"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/internal/mcp/internal/link"
 	"policy-service/pdp/internal/mcp/internal/people"
 	"policy-service/pdp/internal/server"
@@ -103,7 +103,7 @@ func TestRequestsAreOfTheirTenant(t *testing.T) {
 
 func driftsIn(t *testing.T, data string) (found []record.Recorded) {
 	t.Helper()
-	r, err := decisionlog.OpenReader(data)
+	r, err := segment.OpenReader(data)
 	mcptest.Must(t, err)
 	defer func() { _ = r.Close() }()
 	for line, err := range r.Records(t.Context(), 0, r.Size()) {

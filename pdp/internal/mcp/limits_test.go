@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/record"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/internal/mcp"
 	"policy-service/pdp/pdptest/mcptest"
 )
@@ -163,7 +163,7 @@ func TestAListCostsLittle(t *testing.T) {
 			t.Fatalf("%s: %s", era, got)
 		}
 		orFail(t, s.pdp.Stop(t.Context()))
-		r, err := decisionlog.OpenReader(s.data)
+		r, err := segment.OpenReader(s.data)
 		orFail(t, err)
 		var kinds []string
 		bytes := 0

@@ -21,7 +21,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
-	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/internal/mcp"
 	pdpserver "policy-service/pdp/internal/server"
 	"policy-service/pdp/internal/server/auth"
@@ -331,7 +331,7 @@ func (s *setting) as(key, method, path, body string) (text []byte, err error) {
 // records are all that is on record. The PDP must have ended.
 func (s *setting) records() (lines []string) {
 	s.t.Helper()
-	r, err := decisionlog.OpenReader(s.file("data"))
+	r, err := segment.OpenReader(s.file("data"))
 	orFail(s.t, err)
 	defer func() { _ = r.Close() }()
 	for line, err := range r.Records(context.Background(), 0, r.Size()) {

@@ -21,7 +21,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/pdp"
-	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/internal/mcp"
 	pdpserver "policy-service/pdp/internal/server"
 	"policy-service/pdp/pdptest"
@@ -472,7 +472,7 @@ func (s *siege) untouched(t testing.TB) {
 func (s *siege) records() (lines []loggedLine) {
 	s.t.Helper()
 	orFail(s.t, s.pdp.Stop(context.Background()))
-	r, err := decisionlog.OpenReader(s.data)
+	r, err := segment.OpenReader(s.data)
 	orFail(s.t, err)
 	defer func() { _ = r.Close() }()
 	for line, err := range r.Records(s.t.Context(), 0, r.Size()) {

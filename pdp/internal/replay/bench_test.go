@@ -18,6 +18,7 @@ import (
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/mask"
 	"policy-service/pdp/internal/decisionlog/recorder"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/internal/replay"
 )
 
@@ -59,7 +60,7 @@ func many(b *testing.B, distinct int) (dir string) {
 	log, err := decisionlog.Open(dir, decisionlog.Options{})
 	must(b, err)
 	side := benchSide(b, false)
-	bundles, err := decisionlog.OpenBundles(dir)
+	bundles, err := segment.OpenBundles(dir)
 	must(b, err)
 	_, err = bundles.Put(side.Files)
 	must(b, err)
@@ -147,7 +148,7 @@ func BenchmarkReplay(b *testing.B) {
 			b.ResetTimer()
 			began = spent()
 			for b.Loop() {
-				must(b, decisionlog.Read(dir, func(s *decisionlog.Snapshot) error {
+				must(b, segment.Read(dir, func(s *segment.Snapshot) error {
 					got, err := replay.Compare(b.Context(), replay.OfLog(s), base, candidate, replay.Options{}, nil)
 					if err == nil && (got.Decisions != int64(benchRecords()) || got.Changed[replay.Narrowed] == 0) {
 						b.Fatalf("got %+v", got)

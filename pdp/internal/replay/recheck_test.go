@@ -22,6 +22,7 @@ import (
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/mask"
 	"policy-service/pdp/internal/decisionlog/recorder"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/internal/replay"
 )
 
@@ -37,7 +38,7 @@ type archive struct {
 	t       *testing.T
 	dir     string
 	log     *decisionlog.Log
-	bundles *decisionlog.Bundles
+	bundles *segment.Bundles
 	*pdp.PDP
 	record recorder.Recorder
 	ids    int
@@ -62,7 +63,7 @@ func open(t *testing.T) *archive {
 	a.log, err = decisionlog.Open(a.dir, decisionlog.Options{Kinds: []string{format.KindApproval}})
 	must(t, err)
 	t.Cleanup(func() { _ = a.log.Close() })
-	a.bundles, err = decisionlog.OpenBundles(a.dir)
+	a.bundles, err = segment.OpenBundles(a.dir)
 	must(t, err)
 	masker, err := mask.New(make([]byte, mask.KeySize), []string{"/context/arguments/token"})
 	must(t, err)
@@ -165,7 +166,7 @@ func (a *archive) sources(ask func(name string, from func() replay.Source)) {
 			a.t.Errorf("the directory was\n%s\nand is\n%s", before, after)
 		}
 	}()
-	must(a.t, decisionlog.Read(a.dir, func(s *decisionlog.Snapshot) error {
+	must(a.t, segment.Read(a.dir, func(s *segment.Snapshot) error {
 		var file bytes.Buffer
 		_, err := export.Log{Snapshot: s}.Export(a.t.Context(), &file, export.Options{Bundles: true})
 		must(a.t, err)

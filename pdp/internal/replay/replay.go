@@ -14,9 +14,9 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"policy-service/evaluation"
-	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/export"
 	"policy-service/pdp/internal/decisionlog/record"
+	"policy-service/pdp/internal/decisionlog/segment"
 )
 
 // Source is a decision log, or an export of one.
@@ -35,9 +35,9 @@ type Record struct {
 }
 
 // OfLog is the log of a directory.
-func OfLog(s *decisionlog.Snapshot) Source { return ofLog{s} }
+func OfLog(s *segment.Snapshot) Source { return ofLog{s} }
 
-type ofLog struct{ *decisionlog.Snapshot }
+type ofLog struct{ *segment.Snapshot }
 
 // Records implements [Source].
 func (l ofLog) Records(ctx context.Context) iter.Seq2[Record, error] {

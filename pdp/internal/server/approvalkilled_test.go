@@ -16,6 +16,7 @@ import (
 
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/journal"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/internal/server"
 	"policy-service/pdp/internal/server/auth"
 	"policy-service/pdp/pdptest"
@@ -87,7 +88,7 @@ func approvalOfAKilled(t *testing.T, step string) {
 // segmentsHave reports whether the segments have a decision that used an approval.
 func segmentsHave(t *testing.T, data, id string) (is bool) {
 	t.Helper()
-	r, err := decisionlog.OpenReader(data)
+	r, err := segment.OpenReader(data)
 	must(t, err)
 	defer func() { must(t, r.Close()) }()
 	for record, err := range r.Records(t.Context(), 0, r.Size()) {

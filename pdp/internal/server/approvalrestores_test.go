@@ -12,7 +12,7 @@ import (
 
 	"policy-service/pdp/decisionlog/verify"
 	"policy-service/pdp/internal/cluster"
-	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/internal/server"
 	"policy-service/pdp/internal/server/auth"
 	"policy-service/pdp/pdptest/etcdtest"
@@ -36,7 +36,7 @@ func (a *restores) add(b restores) {
 // kept is what an operator has elsewhere.
 type kept struct {
 	backups    [][]byte // of each stop; nil where it is refused, as after a crash
-	checkpoint decisionlog.Checkpoint
+	checkpoint segment.Checkpoint
 }
 
 // keep keeps a backup, and the newest checkpoint. If the log was cut, the operator lives with that.
@@ -46,7 +46,7 @@ func (m *hostileModel) keep() {
 		made = bytes.Buffer{}
 	}
 	m.kept.backups = append(m.kept.backups, made.Bytes())
-	if reader, err := decisionlog.OpenReader(m.data); err == nil {
+	if reader, err := segment.OpenReader(m.data); err == nil {
 		if last, err := reader.LastCheckpoint(); err == nil {
 			m.kept.checkpoint = last
 		}

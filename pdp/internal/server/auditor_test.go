@@ -20,8 +20,8 @@ import (
 	"policy-service/evaluation"
 	"policy-service/pdp"
 	"policy-service/pdp/decisionlog/verify"
-	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/record"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/internal/server"
 	"policy-service/pdp/internal/server/auth"
 	"policy-service/pdp/pdptest"
@@ -473,7 +473,7 @@ func TestRecordOverHTTP(t *testing.T) {
 		}
 	}
 	// A file that somebody altered is not given out.
-	altered, err := filepath.Glob(filepath.Join(o.data, decisionlog.BundlesDir, "*"))
+	altered, err := filepath.Glob(filepath.Join(o.data, segment.BundlesDir, "*"))
 	must(t, err)
 	for _, name := range altered {
 		must(t, os.WriteFile(name, []byte("altered"), 0o600))

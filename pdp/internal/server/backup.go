@@ -17,6 +17,7 @@ import (
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/recorder"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/internal/plainfile"
 	"policy-service/pdp/internal/server/auth"
 	"policy-service/pdp/internal/signing"
@@ -106,7 +107,7 @@ func (m *making) beside(data string) error {
 	return err
 }
 
-func (m *making) log(last decisionlog.Checkpoint, files []decisionlog.Copied) {
+func (m *making) log(last segment.Checkpoint, files []decisionlog.Copied) {
 	for _, f := range files {
 		m.files = append(m.files, backup.Source{Name: f.Name, File: f.File})
 	}

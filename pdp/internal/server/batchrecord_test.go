@@ -15,6 +15,7 @@ import (
 	"policy-service/evaluation"
 	"policy-service/pdp"
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/internal/server"
 	"policy-service/pdp/internal/server/auth"
 	"policy-service/pdp/pdptest"
@@ -30,7 +31,7 @@ func batchBody(defaults string, items ...string) string {
 }
 
 // recordsOf are the lines of a batch in the order of the log's file.
-func recordsOf(t *testing.T, log *decisionlog.Reader, id string) (all []string) {
+func recordsOf(t *testing.T, log *segment.Reader, id string) (all []string) {
 	t.Helper()
 	for record, err := range log.Records(t.Context(), 0, log.Size()) {
 		must(t, err)
@@ -104,7 +105,7 @@ func TestABatchOf20KBDoesNotRetireEverybodysRecords(t *testing.T) {
 		}
 	}
 	stopAndWait(t, s)
-	log, err := decisionlog.OpenReader(data)
+	log, err := segment.OpenReader(data)
 	must(t, err)
 	defer func() { must(t, log.Close()) }()
 	all := recordsOf(t, log, got.Header.Get("X-Decision-Id"))

@@ -10,6 +10,7 @@ import (
 
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/internal/plainfile"
 	"policy-service/pdp/internal/server/auth"
 )
@@ -56,7 +57,7 @@ func BeginLog(data string) (ended []string, err error) {
 		}
 		about := begunAnew{Ended: ended}
 		if signed, err := plainfile.Read(filepath.Join(data, format.CheckpointFile), format.MaxCheckpointBytes); err == nil {
-			if c, err := decisionlog.ParseCheckpoint(signed, nil); err == nil {
+			if c, err := segment.ParseCheckpoint(signed, nil); err == nil {
 				about.Origin, about.Size, about.Root = c.Origin, c.Size, c.Root.String()
 			}
 		}
@@ -75,7 +76,7 @@ func BeginLog(data string) (ended []string, err error) {
 	if err = decisionlog.MoveAside(data, old, first, others...); err != nil {
 		_ = os.Remove(old) // if it is empty
 	}
-	if errors.Is(err, decisionlog.ErrLocked) {
+	if errors.Is(err, segment.ErrLocked) {
 		err = fmt.Errorf("%w; stop the server that runs on %s, and try again", err, data)
 	}
 	return ended, err

@@ -20,7 +20,7 @@ import (
 	store "policy-service/pdp/internal/capability"
 	"policy-service/pdp/internal/cluster"
 	"policy-service/pdp/internal/datakey"
-	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/internal/plainfile"
 	"policy-service/pdp/internal/server/config"
 	"policy-service/pdp/internal/server/telemetry"
@@ -191,7 +191,7 @@ func (s *Server) join(ctx context.Context, c *cluster.Cluster, joining cluster.J
 func (s *Server) openCluster(ctx context.Context, key []byte) (*cluster.Cluster, cluster.Joining, error) {
 	joining := cluster.Joining{
 		Origin:  s.decisions.log.Origin(),
-		LogKeys: func() ([]string, error) { return decisionlog.VerifierKeys(s.config.Data) },
+		LogKeys: func() ([]string, error) { return segment.VerifierKeys(s.config.Data) },
 		Size:    s.decisions.log.Size,
 		Secrets: map[string][]byte{},
 		Signing: s.keys.signing.IDs,

@@ -9,8 +9,8 @@ import (
 
 	"policy-service/pdp/internal/approval/broker"
 	"policy-service/pdp/internal/datakey"
-	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/mask"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/internal/signing"
 )
 
@@ -35,7 +35,7 @@ func CheckKeys(data string) []error {
 	_, ofMasks := maskKey.Read(data)
 	_, ofPages := pageKey.Read(data)
 	_, ofApprovals := broker.Key.Read(data)
-	errs := []error{decisionlog.CheckKey(data), ofMasks, ofPages, ofApprovals, signing.Check(data)}
+	errs := []error{segment.CheckKey(data), ofMasks, ofPages, ofApprovals, signing.Check(data)}
 	return slices.DeleteFunc(errs, func(err error) bool { return err == nil })
 }
 

@@ -9,9 +9,9 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp"
-	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/internal/decisionlog/recorder"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/internal/server/audit"
 )
 
@@ -31,7 +31,7 @@ func newExplainer(inForce func() *pdp.Bundle, limits evaluation.Limits) *explain
 }
 
 // explain is [audit.Explain].
-func (e *explainer) explain(ctx context.Context, r *record.Recorded, bundles *decisionlog.Bundles) (any, int, error) {
+func (e *explainer) explain(ctx context.Context, r *record.Recorded, bundles *segment.Bundles) (any, int, error) {
 	then, bytes, err := e.then(ctx, r, bundles)
 	if err != nil {
 		return nil, bytes, err
@@ -48,7 +48,7 @@ func (e *explainer) explain(ctx context.Context, r *record.Recorded, bundles *de
 
 // then finds the bundle that decided, or compiles it. Waiting for others that compile ends with ctx.
 func (e *explainer) then(
-	ctx context.Context, r *record.Recorded, bundles *decisionlog.Bundles,
+	ctx context.Context, r *record.Recorded, bundles *segment.Bundles,
 ) (t *recorder.Then, bytes int, err error) {
 	of := func(b *pdp.Bundle) bool {
 		return b != nil && b.Digest() == r.Bundle && slices.Contains(b.Tenants(), r.Tenant)

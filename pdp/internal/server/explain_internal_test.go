@@ -9,16 +9,16 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp"
-	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/internal/decisionlog/recorder"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/internal/server/audit"
 )
 
 // The last bundle of then is at hand; and one that is too large is not compiled, unless it is in force.
 func TestTheLastBundleOfThenIsAtHand(t *testing.T) {
 	t.Parallel()
-	bundles, err := decisionlog.OpenBundles(t.TempDir())
+	bundles, err := segment.OpenBundles(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}

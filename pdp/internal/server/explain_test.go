@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"policy-service/pdp"
-	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/internal/server"
 	"policy-service/pdp/internal/server/auth"
 	"policy-service/pdp/pdptest"
@@ -195,7 +195,7 @@ func TestWhyThereIsNoExplanation(t *testing.T) {
 	o.explain(t, "search", "auditor", http.StatusConflict)
 	o.explain(t, "possible", "auditor", http.StatusConflict)
 	o.explain(t, "redacted", "auditor", http.StatusGone)
-	kept, err := filepath.Glob(filepath.Join(o.data, decisionlog.BundlesDir, "*"))
+	kept, err := filepath.Glob(filepath.Join(o.data, segment.BundlesDir, "*"))
 	must(t, err)
 	if len(kept) == 0 {
 		t.Fatal("no file of a bundle is kept")

@@ -11,9 +11,9 @@ import (
 	"policy-service/pdp/internal/approval"
 	store "policy-service/pdp/internal/capability"
 	"policy-service/pdp/internal/cluster"
-	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/recorder"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/internal/plainfile"
 )
 
@@ -29,7 +29,7 @@ type Imported struct {
 // becomes that of the first replica, and goes on with its decision log. After an error it can be called again.
 func Import(ctx context.Context, data string, c Config) (done Imported, err error) {
 	c.Data = data
-	keys, err := decisionlog.VerifierKeys(data)
+	keys, err := segment.VerifierKeys(data)
 	if err != nil || len(keys) == 0 {
 		return done, errors.Join(err, fmt.Errorf("%s has no decision log; give the data directory of a server that has run", data))
 	}
@@ -51,7 +51,7 @@ func Import(ctx context.Context, data string, c Config) (done Imported, err erro
 }
 
 func importable(ctx context.Context, keys []string, c Config) error {
-	log, err := decisionlog.OpenReader(c.Data)
+	log, err := segment.OpenReader(c.Data)
 	if err != nil {
 		return err
 	}

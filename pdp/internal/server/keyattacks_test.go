@@ -14,8 +14,8 @@ import (
 	"github.com/go-json-experiment/json"
 	"go.etcd.io/bbolt"
 
-	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/internal/server"
 	"policy-service/pdp/internal/server/auth"
 	"policy-service/pdp/internal/server/doctor"
@@ -251,7 +251,7 @@ func TestNoByteOfTheLogBringsARevokedKeyBack(t *testing.T) {
 			altered := slices.Clone(whole)
 			altered[n] ^= 1
 			must(t, os.WriteFile(name, altered, 0o600))
-			reader, err := decisionlog.OpenReader(data)
+			reader, err := segment.OpenReader(data)
 			if err != nil {
 				continue // a start is refused
 			}

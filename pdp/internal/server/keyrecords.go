@@ -9,10 +9,10 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/internal/decisionlog/recorder"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/internal/server/auth"
 )
 
@@ -21,7 +21,7 @@ import (
 
 // KeyLog is a log, or a reader of one.
 type KeyLog interface {
-	Vouched(ctx context.Context, visit func(r *record.Recorded, vouched bool) error, first string, others ...string) (decisionlog.Vouched, error)
+	Vouched(ctx context.Context, visit func(r *record.Recorded, vouched bool) error, first string, others ...string) (segment.Vouched, error)
 }
 
 // KeysOnRecord compares API keys with what a decision log vouches for. Damage says what is wrong with either. If records of
@@ -90,7 +90,7 @@ func KeysOnRecord(ctx context.Context, log KeyLog, keys *auth.Keys) (known auth.
 // CompareKeys is [KeysOnRecord] for a directory, also beside a running server, whose newest records it lacks. It writes nothing.
 // Wrong has, by the name of each key that is not in force whatever its file says, the reason.
 func CompareKeys(ctx context.Context, data string, keys *auth.Keys) (damage error, wrong map[string]string, err error) {
-	log, err := decisionlog.OpenReader(data)
+	log, err := segment.OpenReader(data)
 	if errors.Is(err, fs.ErrNotExist) {
 		return keys.Damage(), nil, nil
 	}

@@ -17,6 +17,7 @@ import (
 	"policy-service/pdp/internal/decisionlog/mask"
 	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/internal/decisionlog/recorder"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/internal/decisionlog/witness"
 	"policy-service/pdp/internal/server/audit"
 	"policy-service/pdp/internal/server/door"
@@ -29,7 +30,7 @@ import (
 // nil if the server keeps none; the methods that may be called then say so.
 type decisionLog struct {
 	log       *decisionlog.Log
-	bundles   *decisionlog.Bundles
+	bundles   *segment.Bundles
 	events    *recorder.Events
 	retention *retention
 	mode      decisionlog.Mode
@@ -61,7 +62,7 @@ func (s *Server) newAudit() *audit.Audit {
 	}
 	if c := s.config.DecisionLog.Witnesses; c != nil {
 		options.Witnessed = c.Required
-		options.Cosigned = func() (decisionlog.Checkpoint, error) { return s.decisions.witnesses.Checkpoint() }
+		options.Cosigned = func() (segment.Checkpoint, error) { return s.decisions.witnesses.Checkpoint() }
 	}
 	return audit.New(options)
 }
@@ -94,7 +95,7 @@ func (s *Server) openLog(ctx context.Context) error {
 			return err
 		}
 	}
-	if d.bundles, err = decisionlog.OpenBundles(s.config.Data); err != nil {
+	if d.bundles, err = segment.OpenBundles(s.config.Data); err != nil {
 		return fmt.Errorf("cannot make the directory for the files of bundles: %w; see to the permissions of the data directory", err)
 	}
 	out := &sink.Output{To: s.config.Program.Checkpoints}
@@ -134,9 +135,9 @@ func (s *Server) openLog(ctx context.Context) error {
 	switch {
 	case errors.Is(err, decisionlog.ErrLost):
 		return fmt.Errorf("cannot open the decision log: %w; copy the data directory, then see policy-service log recover --help", err)
-	case errors.Is(err, decisionlog.ErrLocked):
-		return fmt.Errorf("cannot serve from %s: %w; stop the server that runs there, or use another data directory", s.config.Data, decisionlog.ErrLocked)
-	case errors.Is(err, decisionlog.ErrNewer), errors.Is(err, decisionlog.ErrCut):
+	case errors.Is(err, segment.ErrLocked):
+		return fmt.Errorf("cannot serve from %s: %w; stop the server that runs there, or use another data directory", s.config.Data, segment.ErrLocked)
+	case errors.Is(err, segment.ErrNewer), errors.Is(err, segment.ErrCut):
 		return fmt.Errorf("cannot open the decision log: %w", err)
 	case errors.Is(err, record.ErrDamaged):
 		return fmt.Errorf("cannot open the decision log: %w; copy the data directory, and put back what is damaged, or see policy-service log begin --help", err)
@@ -239,7 +240,7 @@ func (d *decisionLog) recordStop(ctx context.Context) error {
 
 func (d *decisionLog) close() error {
 	err := d.log.Close()
-	if errors.Is(err, decisionlog.ErrUnavailable) {
+	if errors.Is(err, segment.ErrUnavailable) {
 		d.logger.Error("the decision log cannot be closed in order", "error", err)
 		return nil
 	}

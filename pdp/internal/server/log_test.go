@@ -11,6 +11,7 @@ import (
 	"policy-service/pdp/decisionlog/verify"
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/internal/server"
 	"policy-service/pdp/internal/server/auth"
 	"policy-service/pdp/pdptest"
@@ -51,7 +52,7 @@ func lines(t testing.TB, data string) (all []line) {
 	if report := verify.Directory(data, verify.Options{}); !report.Verified() {
 		t.Fatalf("the log does not verify: %+v", report)
 	}
-	r, err := decisionlog.OpenReader(data)
+	r, err := segment.OpenReader(data)
 	must(t, err)
 	defer func() { _ = r.Close() }()
 	for record, err := range r.Records(t.Context(), 0, r.Size()) {
@@ -253,7 +254,7 @@ func TestAdministrativeEventsAreOnRecord(t *testing.T) {
 	if c := events(all, "configuration"); len(c) == 1 && !strings.Contains(fmt.Sprint(c[0].Details), "/context/pin") {
 		t.Errorf("got %+v", c[0].Details)
 	}
-	kept, err := decisionlog.OpenBundles(data)
+	kept, err := segment.OpenBundles(data)
 	must(t, err)
 	for _, l := range loaded {
 		if files, err := kept.Files(fmt.Sprint(l.Details["bundle"])); err != nil || len(files) != 1 {

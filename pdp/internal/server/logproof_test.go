@@ -15,6 +15,7 @@ import (
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/c2sp"
 	"policy-service/pdp/internal/decisionlog/record"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/internal/server"
 	"policy-service/pdp/pdptest"
 )
@@ -94,7 +95,7 @@ func (o *office) provedRecord(id string, leaf tlog.Hash) c2sp.Proof {
 	}
 	p, err := c2sp.ParseProof([]byte(got.Body))
 	must(o.t, err)
-	c, err := decisionlog.ParseCheckpoint(p.Checkpoint, nil)
+	c, err := segment.ParseCheckpoint(p.Checkpoint, nil)
 	must(o.t, err)
 	if err := tlog.CheckRecord(p.Hashes, int64(c.Size), c.Root, p.Index, leaf); err != nil {
 		o.t.Fatalf("%s: %v", id, err)

@@ -22,10 +22,10 @@ import (
 	"policy-service/pdp/internal/approval"
 	"policy-service/pdp/internal/backup"
 	"policy-service/pdp/internal/capability"
-	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/internal/decisionlog/recorder"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/internal/decisionlog/witness"
 	"policy-service/pdp/internal/plainfile"
 	"policy-service/pdp/internal/server/auth"
@@ -60,7 +60,7 @@ type Restored struct {
 	Missing map[string]string
 	// JournalOnly are the records that a crash left in the journal, where no reader of the restored log finds them; nil is
 	// none.
-	JournalOnly *decisionlog.Unfilled
+	JournalOnly *segment.Unfilled
 	// Unrecorded are the names of API keys in force that the log does not know.
 	Unrecorded []string
 	// Refused are the names of API keys that the file has in force and the log has not.
@@ -233,7 +233,7 @@ func idsOf(live map[string]bool) []string {
 // takeKeys reads the log's records of API keys. A new log is to begin with that: else a key that was revoked would be good
 // again with an older file of keys.
 func takeKeys(ctx context.Context, made string, done *Restored) error {
-	log, err := decisionlog.OpenReader(made)
+	log, err := segment.OpenReader(made)
 	if err != nil {
 		return err
 	}
@@ -318,7 +318,7 @@ func (r Restoring) putBundle(_ context.Context, made string, done *Restored) (er
 	if done.End.Bundle, err = done.bundle(); err != nil {
 		return err
 	}
-	bundles, err := decisionlog.OpenBundles(made)
+	bundles, err := segment.OpenBundles(made)
 	if err != nil {
 		return err
 	}

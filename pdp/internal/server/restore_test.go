@@ -18,7 +18,7 @@ import (
 	"policy-service/pdp"
 	"policy-service/pdp/decisionlog/verify"
 	"policy-service/pdp/internal/backup"
-	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/internal/server"
 	"policy-service/pdp/internal/server/auth"
 	"policy-service/pdp/pdptest"
@@ -81,9 +81,9 @@ func numberOf(t *testing.T, err error) int {
 	return n
 }
 
-func newestCheckpoint(t *testing.T, data string) decisionlog.Checkpoint {
+func newestCheckpoint(t *testing.T, data string) segment.Checkpoint {
 	t.Helper()
-	reader, err := decisionlog.OpenReader(data)
+	reader, err := segment.OpenReader(data)
 	must(t, err)
 	last, err := reader.LastCheckpoint()
 	must(t, err)
@@ -258,7 +258,7 @@ func TestRestoreAsksWitnesses(t *testing.T) {
 	t.Parallel()
 	one, two := witnesstest.New(t, "w1"), witnesstest.New(t, "w2")
 	r := openRestorable(t)
-	keys, err := decisionlog.VerifierKeys(r.data)
+	keys, err := segment.VerifierKeys(r.data)
 	must(t, err)
 	for _, w := range []*witnesstest.Witness{one, two} {
 		w.Add(t, keys[0])

@@ -17,6 +17,7 @@ import (
 	"policy-service/pdp/internal/approval/broker"
 	"policy-service/pdp/internal/cluster"
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/internal/server/auth"
 	"policy-service/pdp/internal/signing"
 )
@@ -78,7 +79,7 @@ func ImportKeys(ctx context.Context, data string, c Config) (all int, err error)
 		return 0, fmt.Errorf("cannot read the decision log in %s: %w; give the data directory of a server that has run, and stop it first", data, err)
 	}
 	defer release()
-	log, err := decisionlog.OpenReader(data)
+	log, err := segment.OpenReader(data)
 	if err != nil {
 		return 0, err
 	}
@@ -138,7 +139,7 @@ func CheckNew(ctx context.Context, c Config) error {
 		return err
 	}
 	defer shared.Close()
-	keys, err := decisionlog.VerifierKeys(c.Data)
+	keys, err := segment.VerifierKeys(c.Data)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

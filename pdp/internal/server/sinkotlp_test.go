@@ -19,6 +19,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/internal/server"
 	"policy-service/pdp/pdptest"
 	"policy-service/pdp/pdptest/written"
@@ -28,7 +29,7 @@ import (
 func linesFrom(t *testing.T, data string, from uint64) (all []string) {
 	t.Helper()
 	lines(t, data) // it verifies
-	r, err := decisionlog.OpenReader(data)
+	r, err := segment.OpenReader(data)
 	must(t, err)
 	defer func() { _ = r.Close() }()
 	for record, err := range r.Records(t.Context(), from, r.Size()) {

@@ -7,6 +7,7 @@ import (
 
 	"policy-service/pdp"
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/internal/server"
 	"policy-service/pdp/pdptest"
 	"policy-service/pdp/pdptest/written"
@@ -22,7 +23,7 @@ func withStdout(queue int64, out io.Writer) pdptest.Option {
 }
 
 // apart takes records and checkpoints apart, as README.md tells: by their first letter.
-func apart(t *testing.T, out string) (records []string, checkpoints []decisionlog.Checkpoint) {
+func apart(t *testing.T, out string) (records []string, checkpoints []segment.Checkpoint) {
 	t.Helper()
 	note := ""
 	for line := range strings.Lines(out) {
@@ -33,7 +34,7 @@ func apart(t *testing.T, out string) (records []string, checkpoints []decisionlo
 		if note += line; !strings.HasPrefix(line, "— ") {
 			continue
 		}
-		c, err := decisionlog.ParseCheckpoint([]byte(note), nil)
+		c, err := segment.ParseCheckpoint([]byte(note), nil)
 		must(t, err)
 		checkpoints, note = append(checkpoints, c), ""
 	}

@@ -27,6 +27,7 @@ import (
 	"policy-service/pdp/internal/decisionlog/c2sp"
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/record"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/internal/server"
 	"policy-service/pdp/internal/server/audit"
 	"policy-service/pdp/pdptest"
@@ -211,7 +212,7 @@ func TestTilesOutliveContent(t *testing.T) {
 	size := strings.Split(checkpoint, "\n")[1]
 	lines := r.file("lines", r.lines())
 	r.accepted(fmt.Sprintf("%s records, gone %v", size, gone), checkpoint, "fsck", lines)
-	first, err := decisionlog.ParseCheckpoint(before, nil)
+	first, err := segment.ParseCheckpoint(before, nil)
 	must(t, err)
 	r.accepted(fmt.Sprintf("%d tiles of %d records", tilesOf(first.Size), first.Size), string(before), "tiles")
 	if said, err := r.judge(checkpoint, "consistency", r.file("old", string(before))); err != nil || !strings.HasPrefix(said, fmt.Sprintf("from %d to %s", first.Size, size)) {
@@ -541,7 +542,7 @@ func TestTilesAfterACrash(t *testing.T) {
 		live := t.TempDir()
 		generated(t, 250, decisionlog.Options{})(&server.Config{Data: live})
 		data := crashedlog.In(t, live, 20)
-		reader, err := decisionlog.OpenReader(data)
+		reader, err := segment.OpenReader(data)
 		must(t, err)
 		before, err := reader.LastCheckpoint()
 		must(t, err)
@@ -552,7 +553,7 @@ func TestTilesAfterACrash(t *testing.T) {
 				o.Checkpoints = decisionlog.Checkpoints{Records: 1 << 20, Bytes: 1 << 40, Every: time.Hour, Idle: time.Hour}
 			})
 		}), t: t, data: data}
-		keys, err := decisionlog.VerifierKeys(data)
+		keys, err := segment.VerifierKeys(data)
 		must(t, err)
 		r := &tree{o, o.URL + "/v1/log", keys[0], t.TempDir()}
 		look := func(wider uint64) {

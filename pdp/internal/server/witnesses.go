@@ -11,6 +11,7 @@ import (
 
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/c2sp"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/internal/decisionlog/witness"
 	"policy-service/pdp/internal/plainfile"
 	"policy-service/pdp/internal/server/config"
@@ -97,7 +98,7 @@ func (s *Server) logOrigin() string {
 // openWitnesses makes the witnesses of an open log, and asks none.
 func (s *Server) openWitnesses(d *decisionLog, policy *c2sp.Policy) (err error) {
 	c := s.config.DecisionLog.Witnesses
-	keys, err := decisionlog.VerifierKeys(s.config.Data)
+	keys, err := segment.VerifierKeys(s.config.Data)
 	if err != nil {
 		return err
 	}

@@ -16,6 +16,7 @@ import (
 
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/internal/server"
 	"policy-service/pdp/internal/server/auth"
 	"policy-service/pdp/pdptest"
@@ -36,7 +37,7 @@ func witnessed(t *testing.T, data string, n, quorum int) (pdptest.Option, []*wit
 	log, err := decisionlog.Open(data, decisionlog.Options{Now: now})
 	must(t, err)
 	must(t, log.Close())
-	keys, err := decisionlog.VerifierKeys(data)
+	keys, err := segment.VerifierKeys(data)
 	must(t, err)
 	var all []*witnesstest.Witness
 	for i := range n {
@@ -301,7 +302,7 @@ func TestOriginAfterRestore(t *testing.T) {
 			must(t, os.Mkdir(filepath.Join(data, server.RestoredDir), 0o700))
 		}
 		pdptest.Start(t, telling(), withData(data), func(c *server.Config) { c.PublicURL = "http://127.0.0.1:8180" })
-		keys, err := decisionlog.VerifierKeys(data)
+		keys, err := segment.VerifierKeys(data)
 		must(t, err)
 		if strings.HasPrefix(keys[0], "127.0.0.1:8180/v1/log+") == restored {
 			t.Errorf("restored %v: the key is %s", restored, keys[0])

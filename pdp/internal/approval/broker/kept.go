@@ -9,7 +9,7 @@ import (
 
 	"policy-service/pdp/internal/approval"
 	"policy-service/pdp/internal/datakey"
-	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/segment"
 )
 
 // Key keeps a person who has the file of approvals from trying values against it.
@@ -39,7 +39,7 @@ func keyWithFile(data string) error {
 
 // Look counts the approval requests of a data directory that wait. It touches nothing. The error is the one with which
 // [OpenKey] or [Open] would refuse.
-func Look(data string, log *decisionlog.Reader) (pending int, err error) {
+func Look(data string, log *segment.Reader) (pending int, err error) {
 	if err := keyWithFile(data); err != nil {
 		return 0, err
 	}

@@ -10,7 +10,7 @@ import (
 	"policy-service/evaluation"
 	"policy-service/pdp/internal/approval"
 	"policy-service/pdp/internal/approval/broker"
-	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/internal/ledger"
 	"policy-service/pdp/internal/ledger/bolt"
 	"policy-service/pdp/internal/ledger/ledgertest"
@@ -31,7 +31,7 @@ func replicas(t *testing.T) (here, there *world, engine ledger.Engine) {
 	one := func(o *broker.Options) {
 		o.Store.Key, o.Store.Engine, o.Store.Origin = key, cluster.Process(), o.Log.Origin()
 		o.KeyOf = func(origin string) ([]string, error) { return keys[origin], nil }
-		known, err := decisionlog.VerifierKeys(o.Data)
+		known, err := segment.VerifierKeys(o.Data)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -12,6 +12,7 @@ import (
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/record"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/internal/server/auth"
 )
 
@@ -173,7 +174,7 @@ func (b *Broker) recordsOf(ctx context.Context, id string) (lines []recordedLine
 		return lines, nil
 	}
 	record, err := b.options.Log.ByID(waited)
-	if errors.Is(err, decisionlog.ErrGone) || errors.Is(err, decisionlog.ErrNotFound) {
+	if errors.Is(err, segment.ErrGone) || errors.Is(err, segment.ErrNotFound) {
 		return lines, nil
 	}
 	if err != nil {

@@ -13,16 +13,16 @@ import (
 	"policy-service/evaluation"
 	"policy-service/pdp"
 	"policy-service/pdp/internal/command/cli"
-	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/internal/decisionlog/recorder"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/internal/visible"
 )
 
 // asTest prints a recorded question and its answer as a case of a bundle's tests. The case names all that it lacks, and so does
 // standard error; then the command ends with 1.
-func asTest(s cli.Streams, shown decisionlog.Shown) error {
+func asTest(s cli.Streams, shown segment.Shown) error {
 	text, lacks, err := testOf(&shown.Record, shown.Files)
 	if err != nil {
 		return fmt.Errorf("cannot make a test of the record: %w; policy-service log show says what is on record", err)

@@ -24,6 +24,7 @@ import (
 	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/internal/decisionlog/remote"
 	"policy-service/pdp/internal/decisionlog/report"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/internal/httpclient"
 	"policy-service/pdp/internal/when"
 )
@@ -82,7 +83,7 @@ func (a sourceFlags) readFile(what string, f func(*export.Reader) error) error {
 // auditLog is a log as these commands read it, in a directory or behind a server.
 type auditLog interface {
 	Export(context.Context, io.Writer, export.Options) (export.Result, error)
-	Show(ctx context.Context, id string) (decisionlog.Shown, error)
+	Show(ctx context.Context, id string) (segment.Shown, error)
 	Prove(ctx context.Context, w io.Writer, id string) error
 	Proof(ctx context.Context, id string) ([]byte, error)
 	Checkpoint(context.Context) ([]byte, error)
@@ -99,7 +100,7 @@ func (a logFlags) read(what string, f func(context.Context, auditLog) error) (er
 	if a.Server != "" {
 		err = a.remote(func(log *remote.Log) error { return f(ctx, log) })
 	} else {
-		err = decisionlog.Read(a.Data, func(s *decisionlog.Snapshot) error {
+		err = segment.Read(a.Data, func(s *segment.Snapshot) error {
 			return f(ctx, logHere{export.Log{Snapshot: s}})
 		})
 	}
@@ -119,8 +120,8 @@ func find[T any](a logFlags, what string, f func(auditLog, context.Context) (T, 
 }
 
 // show finds a record by its id.
-func (a logFlags) show(what, id string) (decisionlog.Shown, error) {
-	return find(a, what, func(log auditLog, ctx context.Context) (decisionlog.Shown, error) {
+func (a logFlags) show(what, id string) (segment.Shown, error) {
+	return find(a, what, func(log auditLog, ctx context.Context) (segment.Shown, error) {
 		return log.Show(ctx, id)
 	})
 }
@@ -131,7 +132,7 @@ type logHere struct{ export.Log }
 // Proof is the text of the proof of a record.
 func (l logHere) Proof(_ context.Context, id string) ([]byte, error) {
 	r, err := l.Find(id)
-	if err != nil && !errors.Is(err, decisionlog.ErrGone) {
+	if err != nil && !errors.Is(err, segment.ErrGone) {
 		return nil, err
 	}
 	p, err := l.Log.Proof(r, id)
@@ -259,7 +260,7 @@ func (a logFlags) try(err error) string {
 
 // nothingYet reports whether something is not found because the log has only the segment that the server still writes.
 func (a logFlags) nothingYet(err error) bool {
-	if a.Server != "" || !errors.Is(err, decisionlog.ErrNotFound) {
+	if a.Server != "" || !errors.Is(err, segment.ErrNotFound) {
 		return false
 	}
 	missing, size, err := a.missing()
@@ -267,12 +268,12 @@ func (a logFlags) nothingYet(err error) bool {
 }
 
 // missing are the records of a directory that cannot be read now, beside how many that can.
-func (a logFlags) missing() (u decisionlog.Unread, size uint64, err error) {
-	reader, err := decisionlog.OpenReader(a.Data)
+func (a logFlags) missing() (u segment.Unread, size uint64, err error) {
+	reader, err := segment.OpenReader(a.Data)
 	if err != nil {
 		return u, 0, err
 	}
-	u, size = decisionlog.Unread{Live: reader.Partial(), Unfilled: reader.Unfilled()}, reader.Size()
+	u, size = segment.Unread{Live: reader.Partial(), Unfilled: reader.Unfilled()}, reader.Size()
 	return u, size, reader.Close()
 }
 
@@ -287,25 +288,25 @@ func (a logFlags) tryData(err error) string {
 		return "give the data directory of the server as --data; the decision log is there once the server has run"
 	case errors.Is(err, fs.ErrPermission):
 		return "run it as the user that serve runs as"
-	case errors.Is(err, decisionlog.ErrLocked):
+	case errors.Is(err, segment.ErrLocked):
 		return "stop the server that runs on " + a.Data + ", or ask it with --server, and try again"
 	case errors.Is(err, decisionlog.ErrLost):
 		return "copy the directory; then policy-service log recover --accept-loss --data " + cli.Shell(a.Data) +
 			" goes on without these records"
 	case errors.Is(err, decisionlog.ErrNoLoss):
 		return "there is no loss to accept; start the server"
-	case errors.Is(err, decisionlog.ErrNotFound):
+	case errors.Is(err, segment.ErrNotFound):
 		if missing, _, err := a.missing(); err == nil && missing.Unfilled != nil {
 			return unfilled(missing.Unfilled)
 		}
 		return "try policy-service log tail --data " + cli.Shell(a.Data) + ofMany + "; use --server for what a running " +
 			"server recorded since it sealed its last segment"
-	case errors.Is(err, decisionlog.ErrGone):
+	case errors.Is(err, segment.ErrGone):
 		return "policy-service log stats --data " + cli.Shell(a.Data) + " says what is gone and why; an earlier " +
 			"export may hold it"
 	case errors.Is(err, decisionlog.ErrNotRedactable):
 		return "such a record says what was done to the decision log"
-	case errors.Is(err, decisionlog.ErrUnavailable):
+	case errors.Is(err, segment.ErrUnavailable):
 		return "see to the disk, and try again"
 	}
 	return "try policy-service log verify " + cli.Shell(a.Data)
@@ -313,7 +314,7 @@ func (a logFlags) tryData(err error) string {
 
 // exists refuses a directory without a log: opening it for writing would make one.
 func (a logFlags) exists() error {
-	_, err := decisionlog.VerifierKeys(a.Data)
+	_, err := segment.VerifierKeys(a.Data)
 	return err
 }
 
@@ -322,7 +323,7 @@ const partly = "a server is running on this directory: what it recorded since it
 	"read here; --server reads all of it"
 
 // unread names the records that cannot be read, in lines.
-func unread(u decisionlog.Unread) (lines []string) {
+func unread(u segment.Unread) (lines []string) {
 	if u.Live {
 		lines = append(lines, partly)
 	}
@@ -384,7 +385,7 @@ func (a logFlags) where() string {
 // tryServer is advice about an error of a server's log.
 func (a logFlags) tryServer(err error) string {
 	switch status := httpclient.StatusOf(err); {
-	case errors.Is(err, decisionlog.ErrChanged), errors.Is(err, remote.ErrOtherExport):
+	case errors.Is(err, segment.ErrChanged), errors.Is(err, remote.ErrOtherExport):
 		return "run it again, for an export of today"
 	case status == http.StatusNotFound || status == http.StatusGone:
 		return "try policy-service log tail --server " + cli.Shell(a.Server) + ofMany

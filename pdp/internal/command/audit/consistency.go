@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"policy-service/pdp/internal/command/cli"
-	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/segment"
 )
 
 type consistencyCommand struct {
@@ -23,7 +23,7 @@ func (consistencyCommand) Help() string {
 func (c consistencyCommand) Run(s cli.Streams) error {
 	old, err := cli.ReadSmall(c.File, s.In)
 	if err == nil {
-		_, err = decisionlog.ParseCheckpoint(old, nil) // the proof is for verify to judge, but a slip of the pen is not
+		_, err = segment.ParseCheckpoint(old, nil) // the proof is for verify to judge, but a slip of the pen is not
 	}
 	if err != nil {
 		return fmt.Errorf("cannot read the checkpoint: %w; try a file that log checkpoint printed", err)

@@ -9,10 +9,10 @@ import (
 	"policy-service/evaluation"
 	"policy-service/pdp"
 	"policy-service/pdp/internal/command/cli"
-	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/internal/decisionlog/recorder"
 	"policy-service/pdp/internal/decisionlog/remote"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/internal/replay"
 )
 
@@ -34,7 +34,7 @@ type others struct {
 }
 
 // shown finds the record, and the policies of today if they are asked for.
-func (c showCommand) shown() (shown decisionlog.Shown, today others, err error) {
+func (c showCommand) shown() (shown segment.Shown, today others, err error) {
 	if c.With != "" {
 		if today.side, err = readSide(string(c.With), "--with"); err != nil {
 			return shown, today, err
@@ -73,7 +73,7 @@ func inForce(ctx context.Context, log auditLog) (*replay.Side, error) {
 }
 
 // explained explains a decision as it was, and by the policies of today.
-func explained(shown decisionlog.Shown, today others) *whyJSON {
+func explained(shown segment.Shown, today others) *whyJSON {
 	why := &whyJSON{NowNot: today.note, With: today.with}
 	r, ctx, limits := &shown.Record, context.Background(), evaluation.DefaultLimits()
 	var then *recorder.Then

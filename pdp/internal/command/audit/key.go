@@ -12,6 +12,7 @@ import (
 	"policy-service/pdp/internal/decisionlog/c2sp"
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/remote"
+	"policy-service/pdp/internal/decisionlog/segment"
 )
 
 type keyCommand struct {
@@ -43,7 +44,7 @@ func (c keyPrintCommand) Run(s cli.Streams) error {
 
 func (c keyPrintCommand) keys() (keys []string, err error) {
 	if c.Server == "" {
-		return decisionlog.VerifierKeys(c.Data)
+		return segment.VerifierKeys(c.Data)
 	}
 	ctx, stop := cli.UntilSignal()
 	defer stop()

@@ -15,12 +15,12 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"policy-service/pdp/internal/command/cli"
-	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/c2sp"
 	"policy-service/pdp/internal/decisionlog/export"
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/internal/decisionlog/remote"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/internal/httpclient"
 	"policy-service/pdp/internal/plainfile"
 )
@@ -52,7 +52,7 @@ func (c proveCommand) Run(s cli.Streams) error {
 	var all []export.Proved
 	err := c.read(task, func(ctx context.Context, log auditLog) (err error) {
 		all, err = c.proofs(ctx, log, c.ID)
-		if errors.Is(err, decisionlog.ErrGone) || httpclient.StatusOf(err) == http.StatusGone {
+		if errors.Is(err, segment.ErrGone) || httpclient.StatusOf(err) == http.StatusGone {
 			all, err = c.proofsOfGone(ctx, log)
 		}
 		return err

@@ -7,6 +7,7 @@ import (
 	"policy-service/pdp/internal/command/cli"
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/segment"
 )
 
 type recoverCommand struct {
@@ -49,7 +50,7 @@ func (c recoverCommand) Run(s cli.Streams) error {
 }
 
 // unfilled names the records that only the journal of a log has, "" if there are none.
-func unfilled(u *decisionlog.Unfilled) string {
+func unfilled(u *segment.Unfilled) string {
 	if u == nil {
 		return ""
 	}

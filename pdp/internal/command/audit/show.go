@@ -13,9 +13,9 @@ import (
 
 	"policy-service/evaluation/capability"
 	"policy-service/pdp/internal/command/cli"
-	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/mask"
 	"policy-service/pdp/internal/decisionlog/record"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/internal/evidence"
 	"policy-service/pdp/internal/plainfile"
 )
@@ -153,7 +153,7 @@ type batchJSON struct {
 }
 
 // inheritedOf is nil for a record that has its whole request.
-func inheritedOf(shown decisionlog.Shown) *inheritedJSON {
+func inheritedOf(shown segment.Shown) *inheritedJSON {
 	r := shown.Record
 	if len(r.Inherits) == 0 && !shown.OfBatch {
 		return nil
@@ -166,7 +166,7 @@ func inheritedOf(shown decisionlog.Shown) *inheritedJSON {
 }
 
 // then are the policies of a record, or why they cannot be shown: the record itself always can.
-func (c showCommand) then(shown decisionlog.Shown) (then []policyThen, note string) {
+func (c showCommand) then(shown segment.Shown) (then []policyThen, note string) {
 	then = []policyThen{}
 	ids := policiesOf(shown.Record)
 	switch {
@@ -186,7 +186,7 @@ func (c showCommand) then(shown decisionlog.Shown) (then []policyThen, note stri
 	return found, ""
 }
 
-func (c showCommand) print(s cli.Streams, shown decisionlog.Shown, then []policyThen, note string) error {
+func (c showCommand) print(s cli.Streams, shown segment.Shown, then []policyThen, note string) error {
 	if err := c.printJSONOf(s, shown.Record.Line); err != nil {
 		return err
 	}
@@ -216,7 +216,7 @@ func (c showCommand) printJSONOf(s cli.Streams, text []byte) error {
 }
 
 // printInherited prints the request of an item that inherits from its batch, whole, or of a question in it.
-func (c showCommand) printInherited(s cli.Streams, shown decisionlog.Shown) error {
+func (c showCommand) printInherited(s cli.Streams, shown segment.Shown) error {
 	r := shown.Record
 	switch {
 	case shown.OfBatch:
@@ -238,7 +238,7 @@ func (c showCommand) printInherited(s cli.Streams, shown decisionlog.Shown) erro
 }
 
 // writeBundle writes the bundle for eval --policies.
-func (c showCommand) writeBundle(shown decisionlog.Shown) error {
+func (c showCommand) writeBundle(shown segment.Shown) error {
 	if shown.Files == nil {
 		return errors.New("this record has no bundle that is kept here; leave out --bundle")
 	}

@@ -11,11 +11,11 @@ import (
 
 	"policy-service/pdp/decisionlog/verify"
 	"policy-service/pdp/internal/command/cli"
-	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/c2sp"
 	"policy-service/pdp/internal/decisionlog/export"
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/remote"
+	"policy-service/pdp/internal/decisionlog/segment"
 )
 
 type verifyCommand struct {
@@ -70,7 +70,7 @@ func (c verifyCommand) Run(s cli.Streams) error {
 	}
 	document := struct {
 		verify.Report
-		Journal *decisionlog.Unfilled `json:"journal_only,omitzero"`
+		Journal *segment.Unfilled `json:"journal_only,omitzero"`
 	}{report, journal}
 	if err := s.Answer(c.JSON, document, print, false); err != nil || report.Verified() {
 		return err
@@ -195,7 +195,7 @@ func verifyExport(ctx context.Context, log *remote.Log, o verify.Options) (verif
 
 // unfilled are the records that only the journal of a verified directory has. Package verify knows no journal: nothing
 // signs its records.
-func (c verifyCommand) unfilled(r verify.Report) *decisionlog.Unfilled {
+func (c verifyCommand) unfilled(r verify.Report) *segment.Unfilled {
 	if info, err := os.Stat(c.Path); err != nil || !info.IsDir() || r.Live || !r.Verified() {
 		return nil
 	}

@@ -15,6 +15,7 @@ import (
 	"policy-service/pdp"
 	"policy-service/pdp/internal/command/bundledir"
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/internal/mcp"
 	"policy-service/pdp/internal/plainfile"
 	"policy-service/pdp/internal/server"
@@ -90,7 +91,7 @@ func embed(ctx context.Context, told mcp.Config, d mcp.Deps, checkpoints io.Writ
 	if err != nil {
 		return embedded{}, err
 	}
-	if err := srv.Start(ctx); errors.Is(err, decisionlog.ErrLocked) {
+	if err := srv.Start(ctx); errors.Is(err, segment.ErrLocked) {
 		return embedded{}, fmt.Errorf("pdp.embedded.data: %s is in use by another process, such as a gateway that another window of your client has started; "+
 			"to share it, run one policy-service serve with this directory and write pdp.url in place of pdp.embedded, or give this gateway a directory of its own", c.Data)
 	} else if err != nil {

@@ -11,9 +11,9 @@ import (
 	"strings"
 	"sync"
 
-	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/record"
+	"policy-service/pdp/internal/decisionlog/segment"
 )
 
 // fileLine is the line "file".
@@ -61,7 +61,7 @@ func (n *ndjson) bundle(r record.Record) error {
 	if err != nil || files == nil {
 		return err
 	}
-	list := string(decisionlog.BundleList(files)) // hashes all files
+	list := string(segment.BundleList(files)) // hashes all files
 	for line := range strings.Lines(list) {
 		sum, name, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "  ")
 		if n.bundles.written[sum] {

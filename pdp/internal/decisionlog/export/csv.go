@@ -12,9 +12,9 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
-	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/record"
+	"policy-service/pdp/internal/decisionlog/segment"
 )
 
 // The columns of a CSV export. New ones come at the end. README.md of package decisionlog says what is in them.
@@ -45,7 +45,7 @@ func newTable(lines lines) *table {
 	return t
 }
 
-func (t *table) begin(decisionlog.Head) error {
+func (t *table) begin(segment.Head) error {
 	if t.bom {
 		if err := t.write(0, []byte("\ufeff")); err != nil {
 			return err

@@ -10,9 +10,9 @@ import (
 	"strings"
 	"testing"
 
-	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/record"
+	"policy-service/pdp/internal/decisionlog/segment"
 )
 
 const oneLine = `{"sequence":7,"id":"0190","kind":"decision","time":"2026-11-20T11:00:00.5Z","tenant":"default","decision":true,` +
@@ -73,7 +73,7 @@ func TestCSVRowWithoutContent(t *testing.T) {
 	buffered := bufio.NewWriter(&b)
 	w := newTable(newLines(buffered, 0))
 	gone := record.Record{Sequence: 3, Gone: format.WhyRedacted}
-	if err := errors.Join(w.begin(decisionlog.Head{}), w.without(gone), buffered.Flush()); err != nil {
+	if err := errors.Join(w.begin(segment.Head{}), w.without(gone), buffered.Flush()); err != nil {
 		t.Fatal(err)
 	}
 	rows, err := csv.NewReader(&b).ReadAll()
@@ -109,7 +109,7 @@ func csvRow(t *testing.T, line string) []string {
 	var b bytes.Buffer
 	buffered := bufio.NewWriter(&b)
 	w := newTable(newLines(buffered, 0))
-	if err := w.begin(decisionlog.Head{}); err != nil {
+	if err := w.begin(segment.Head{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.record(record.Record{Sequence: 7, Line: []byte(line)}); err != nil {

@@ -2,7 +2,7 @@
 // verifiable without the log, or as a row of a table; and the proof that the log continues what it was
 // ([Log.Consistency]). [Tail] hands out records as they come. Start with format.go: it says what an export holds.
 //
-// The package reads through [decisionlog.Snapshot], so an export never has what its reader may not see. It refuses to
+// The package reads through [segment.Snapshot], so an export never has what its reader may not see. It refuses to
 // change what it writes out: a record is exported byte for byte as it is stored, or as its hash.
 package export
 
@@ -18,13 +18,13 @@ import (
 	"io"
 	"strings"
 
-	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/record"
+	"policy-service/pdp/internal/decisionlog/segment"
 )
 
 // Log is a snapshot of the decision log that can be written out.
-type Log struct{ *decisionlog.Snapshot }
+type Log struct{ *segment.Snapshot }
 
 // Options say what an export holds.
 type Options struct {
@@ -54,7 +54,7 @@ type Result struct {
 	Skipped  int64 `json:"skipped,omitempty"`
 	Retired  int64 `json:"retired,omitempty"`
 	Redacted int64 `json:"redacted,omitempty"`
-	decisionlog.Unread
+	segment.Unread
 	// Digest is the SHA-256, in hexadecimal, of every byte of the export. In NDJSON it is that of
 	// every byte before the last line, which holds it too.
 	Digest string `json:"digest,omitempty"`
@@ -170,7 +170,7 @@ func batchOf(r record.Record) (*record.Recorded, error) {
 
 // writer writes one format.
 type writer interface {
-	begin(decisionlog.Head) error
+	begin(segment.Head) error
 	// whole reports whether the format has records as they are stored. Then it needs those that they inherit from.
 	whole() bool
 	record(record.Record) error

@@ -10,9 +10,9 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/record"
+	"policy-service/pdp/internal/decisionlog/segment"
 )
 
 // Find finds a record by its id in an export, or in any lines of records, and resolves it with the
@@ -46,7 +46,7 @@ func Find(in io.Reader, id string) (record.Recorded, error) {
 	if err := lines.Err(); err != nil {
 		return record.Recorded{}, err
 	}
-	return record.Recorded{}, fmt.Errorf("record %q: %w", id, decisionlog.ErrNotFound)
+	return record.Recorded{}, fmt.Errorf("record %q: %w", id, segment.ErrNotFound)
 }
 
 func quoted(text string) string {

@@ -8,9 +8,9 @@ import (
 
 	"golang.org/x/mod/sumdb/tlog"
 
-	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/record"
+	"policy-service/pdp/internal/decisionlog/segment"
 )
 
 // ndjson writes the lines that format.go specifies.
@@ -24,13 +24,13 @@ type ndjson struct {
 	form    string
 	size    int64
 	// witnessed is the newest checkpoint that witnesses cosigned.
-	witnessed  func() (decisionlog.Checkpoint, error)
+	witnessed  func() (segment.Checkpoint, error)
 	checkpoint []byte
 	pending    leavesLine
 	buffer     []byte
 }
 
-func (n *ndjson) begin(h decisionlog.Head) error {
+func (n *ndjson) begin(h segment.Head) error {
 	n.size, n.checkpoint = h.Size, h.Checkpoint
 	line := beginLine{
 		Export:     format.LineBegin,

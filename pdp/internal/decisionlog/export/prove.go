@@ -18,6 +18,7 @@ import (
 	"policy-service/pdp/internal/decisionlog/c2sp"
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/record"
+	"policy-service/pdp/internal/decisionlog/segment"
 )
 
 // Prove writes a record with the proof that it is in the log, which verify accepts
@@ -37,11 +38,11 @@ func (l Log) Prove(_ context.Context, w io.Writer, id string) error {
 }
 
 // Proof is the same proof as text, for the tools of others. It is of a leaf: a record whose content is gone has one, too.
-// Its extra is the id of the record, which was found by the id given. The error is [decisionlog.ErrNotFound] if no
+// Its extra is the id of the record, which was found by the id given. The error is [segment.ErrNotFound] if no
 // checkpoint covers the record yet.
 func (l Log) Proof(r record.Record, id string) (p c2sp.Proof, err error) {
 	if !l.Covers(r.Sequence) {
-		return p, fmt.Errorf("record %d: %w that a checkpoint covers", r.Sequence, decisionlog.ErrNotFound)
+		return p, fmt.Errorf("record %d: %w that a checkpoint covers", r.Sequence, segment.ErrNotFound)
 	}
 	if r.Line != nil { // the id may be that of a question in it
 		record, err := record.Parse(r.Line)
@@ -185,7 +186,7 @@ func (l Log) WithBatches(
 // Consistency writes the proof that the log of today continues the one that an
 // older checkpoint was signed for.
 func (l Log) Consistency(_ context.Context, w io.Writer, old []byte) error {
-	then, err := decisionlog.ParseCheckpoint(old, nil)
+	then, err := segment.ParseCheckpoint(old, nil)
 	if err != nil {
 		return err
 	}
@@ -212,10 +213,10 @@ func (l Log) Consistency(_ context.Context, w io.Writer, old []byte) error {
 }
 
 // continues returns the reason if the log does not continue a checkpoint.
-func (l Log) continues(then decisionlog.Checkpoint) error {
+func (l Log) continues(then segment.Checkpoint) error {
 	switch now := l.Head; {
 	case then.Origin != now.Origin:
-		return fmt.Errorf("%w: it is of %s, and this log is %s", decisionlog.ErrForked, then.Origin, now.Origin)
+		return fmt.Errorf("%w: it is of %s, and this log is %s", segment.ErrForked, then.Origin, now.Origin)
 	case int64(then.Size) > now.Size:
 		return fmt.Errorf("the old checkpoint covers %d records and the newest here %d: "+
 			"a running server has the rest, or the log was cut", then.Size, now.Size)

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"time"
 
-	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/record"
+	"policy-service/pdp/internal/decisionlog/segment"
 )
 
 // TailOptions say which records [Tail] and [Last] hand out.
@@ -28,7 +28,7 @@ type TailOptions struct {
 // Last hands the last records to yield, in order, and returns the cursor to go on from.
 func Last(ctx context.Context, data string, o TailOptions, yield func(sequence int64, line []byte) error) (cursor int64, err error) {
 	cursor, o.Last = -1, max(0, o.Last)
-	err = decisionlog.Read(data, func(s *decisionlog.Snapshot) error {
+	err = segment.Read(data, func(s *segment.Snapshot) error {
 		if o.Filter.All() { // the last ones that pass another filter are known at the end only
 			cursor = max(-1, s.Head.Size-o.Last-1)
 		}
@@ -59,7 +59,7 @@ func Last(ctx context.Context, data string, o TailOptions, yield func(sequence i
 func Tail(ctx context.Context, data string, o TailOptions, yield func(sequence int64, line []byte) error) (cursor int64, err error) {
 	inherited := record.Inheritance{}
 	for cursor = o.After; ; {
-		err = decisionlog.Read(data, func(s *decisionlog.Snapshot) error {
+		err = segment.Read(data, func(s *segment.Snapshot) error {
 			cursor, err = o.follow(ctx, s, cursor, &inherited, yield)
 			return err
 		})
@@ -75,7 +75,7 @@ func Tail(ctx context.Context, data string, o TailOptions, yield func(sequence i
 }
 
 func (o TailOptions) follow(
-	ctx context.Context, s *decisionlog.Snapshot, cursor int64, inherited *record.Inheritance,
+	ctx context.Context, s *segment.Snapshot, cursor int64, inherited *record.Inheritance,
 	yield func(int64, []byte) error,
 ) (int64, error) {
 	size := s.Head.Size
@@ -106,7 +106,7 @@ func (o TailOptions) follow(
 }
 
 // handBatch hands out the record that a line inherits from, if it did not come before.
-func (o TailOptions) handBatch(s *decisionlog.Snapshot, line []byte, inherited *record.Inheritance) error {
+func (o TailOptions) handBatch(s *segment.Snapshot, line []byte, inherited *record.Inheritance) error {
 	if o.Inherited == nil {
 		return nil
 	}

@@ -44,7 +44,7 @@ type Entry struct {
 	// Event and Details, a JSON object, describe the event in kind admin and later ones.
 	Event   string
 	Details jsontext.Value
-	// Keys, of an event about the API keys, is the number that they had then: see [decisionlog.Vouched].
+	// Keys, of an event about the API keys, is the number that they had then: see [segment.Vouched].
 	Keys uint64
 }
 

@@ -25,13 +25,13 @@ type Record struct {
 	// Line is the record without its newline, nil if its content is gone.
 	Line []byte
 	Leaf tlog.Hash
-	// Gone says why a [decisionlog.Snapshot] has no Line: [format.WhyRetired], [format.WhyRedacted], or [format.WhyFiltered]
+	// Gone says why a [segment.Snapshot] has no Line: [format.WhyRetired], [format.WhyRedacted], or [format.WhyFiltered]
 	// if the reader may not see it.
 	Gone string
 }
 
 // Recorded is what a record says: the members that format.go lists, by their names there.
-// [Parse] reads the line of a record alone. [Resolve] and [decisionlog.Reader.Recorded] add what an
+// [Parse] reads the line of a record alone. [Resolve] and [segment.Reader.Recorded] add what an
 // item of a batch left out, because it stands once in the record of the batch. A line may
 // have members that are not here: a later program wrote them, and this one passes over them.
 type Recorded struct {

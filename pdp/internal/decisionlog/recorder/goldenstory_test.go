@@ -10,10 +10,10 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp"
-	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/internal/decisionlog/recorder"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/internal/evidence"
 )
 
@@ -55,7 +55,7 @@ func writeEveryKind(b *book) (first []byte) {
 	for name, text := range policies {
 		files[name] = []byte(text)
 	}
-	bundle := must(must(decisionlog.OpenBundles(b.data)).Put(files))
+	bundle := must(must(segment.OpenBundles(b.data)).Put(files))
 	events := recorder.NewEvents(b.now, slog.New(slog.DiscardHandler))
 	events.Log = b
 	b.nextStep()

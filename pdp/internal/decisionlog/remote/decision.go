@@ -6,9 +6,9 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/record"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/internal/httpclient"
 )
 
@@ -16,7 +16,7 @@ import (
 type (
 	Recorded   = record.Recorded
 	Explained  = record.Explained
-	Checkpoint = decisionlog.Checkpoint
+	Checkpoint = segment.Checkpoint
 	Part       = record.Part
 )
 
@@ -41,7 +41,7 @@ const (
 
 // Decision is a record by its id, with its place in the log and the receipts about its obligations.
 type Decision struct {
-	decisionlog.Shown
+	segment.Shown
 	Sequence uint64
 	Receipts []record.Receipt
 }
@@ -86,12 +86,12 @@ func (l *Log) Explain(ctx context.Context, id string) (record.Explained, error) 
 }
 
 // Signed is the newest checkpoint. Its signature is not verified.
-func (l *Log) Signed(ctx context.Context) (decisionlog.Checkpoint, error) {
+func (l *Log) Signed(ctx context.Context) (segment.Checkpoint, error) {
 	note, err := l.Checkpoint(ctx)
 	if err != nil {
-		return decisionlog.Checkpoint{}, err
+		return segment.Checkpoint{}, err
 	}
-	return decisionlog.ParseCheckpoint(note, nil)
+	return segment.ParseCheckpoint(note, nil)
 }
 
 // Page is some records, each without its inherited parts.

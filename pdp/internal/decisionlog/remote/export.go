@@ -17,9 +17,9 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/export"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/internal/httpclient"
 )
 
@@ -30,7 +30,7 @@ var ErrOtherExport = errors.New(
 
 // Export writes the records of the log up to its newest checkpoint. If the connection
 // breaks, Export goes on after the last record that came whole. The error is
-// [decisionlog.ErrChanged] if content was removed from the log meanwhile, and
+// [segment.ErrChanged] if content was removed from the log meanwhile, and
 // [ErrOtherExport] if the rest would be that of another export.
 func (l *Log) Export(ctx context.Context, w io.Writer, o export.Options) (export.Result, error) {
 	d := &download{
@@ -178,7 +178,7 @@ func (d *download) open(ctx context.Context) (*http.Response, error) {
 	}
 	switch status := httpclient.StatusOf(err); {
 	case status == http.StatusGone:
-		err = fmt.Errorf("the export broke off and cannot go on: %w", decisionlog.ErrChanged)
+		err = fmt.Errorf("the export broke off and cannot go on: %w", segment.ErrChanged)
 	case status == http.StatusNotFound:
 		err = cannotGoOn()
 	case err != nil && httpclient.Passing(err):

@@ -18,10 +18,10 @@ import (
 	"time"
 
 	"policy-service/pdp/decisionlog/verify"
-	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/export"
 	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/internal/decisionlog/remote"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/internal/httpclient"
 	"policy-service/pdp/internal/server"
 	"policy-service/pdp/internal/server/auth"
@@ -141,7 +141,7 @@ func TestExportThatCannotGoOn(t *testing.T) {
 			return nil
 		}
 	})
-	if _, err := l.Export(t.Context(), io.Discard, export.Options{}); !errors.Is(err, decisionlog.ErrChanged) || !removed {
+	if _, err := l.Export(t.Context(), io.Discard, export.Options{}); !errors.Is(err, segment.ErrChanged) || !removed {
 		t.Errorf("got %v", err)
 	}
 }
@@ -162,7 +162,7 @@ func TestExportGivesUp(t *testing.T) {
 	}), d.key, func(o *httpclient.Options) {
 		o.Wait = func(context.Context, time.Duration) error { waits++; return nil }
 	})
-	if _, err := l.Export(t.Context(), io.Discard, export.Options{}); err == nil || errors.Is(err, decisionlog.ErrChanged) || waits != 5 {
+	if _, err := l.Export(t.Context(), io.Discard, export.Options{}); err == nil || errors.Is(err, segment.ErrChanged) || waits != 5 {
 		t.Errorf("got %v after %d attempts", err, waits)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

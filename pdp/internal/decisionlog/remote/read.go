@@ -17,16 +17,16 @@ import (
 	"golang.org/x/mod/sumdb/dirhash"
 	"golang.org/x/mod/sumdb/tlog"
 
-	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/internal/decisionlog/report"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/internal/httpclient"
 )
 
 // Show finds a record by its id, with the policies that decided it, as far as the
 // caller may see them.
-func (l *Log) Show(ctx context.Context, id string) (decisionlog.Shown, error) {
+func (l *Log) Show(ctx context.Context, id string) (segment.Shown, error) {
 	d, err := l.Decision(ctx, id)
 	shown := d.Shown
 	if err != nil || shown.Record.Bundle == "" {

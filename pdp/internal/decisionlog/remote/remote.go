@@ -1,6 +1,6 @@
 // Package remote reads the decision log of a running server over HTTP, as an
 // auditor does from a desk. Start with [New]; what it returns reads like a
-// [decisionlog.Snapshot], and also follows the log, redacts records and rotates
+// [segment.Snapshot], and also follows the log, redacts records and rotates
 // the key where the credential permits it.
 //
 // It trusts nothing that a server sends: it checks a record against its hash, the files of

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/segment"
 )
 
 const day = 24 * time.Hour
@@ -39,7 +39,7 @@ func (p *reporting) countDays(signed map[int64]int64, began, ended time.Time) {
 
 // heartbeats counts the checkpoints of each day: they are made every minute, also
 // in silence. began is when the first one was.
-func heartbeats(ctx context.Context, s *decisionlog.Snapshot, last decisionlog.Checkpoint) (signed map[int64]int64, began time.Time, err error) {
+func heartbeats(ctx context.Context, s *segment.Snapshot, last segment.Checkpoint) (signed map[int64]int64, began time.Time, err error) {
 	signed = map[int64]int64{}
 	for c, err := range s.Checkpoints(ctx, 0, last.Size) {
 		if err != nil {

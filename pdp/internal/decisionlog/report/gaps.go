@@ -6,9 +6,9 @@ import (
 	"math"
 	"time"
 
-	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/record"
+	"policy-service/pdp/internal/decisionlog/segment"
 )
 
 // DatedGap is a gap with what is still known of its time: records are in the order
@@ -51,11 +51,11 @@ func (g *gaps) reached(at time.Time) {
 // exportGaps are the gaps of one export of a log.
 type exportGaps struct {
 	gaps
-	last decisionlog.Checkpoint
+	last segment.Checkpoint
 	all  []DatedGap
 }
 
-func newExportGaps(last decisionlog.Checkpoint) *exportGaps {
+func newExportGaps(last segment.Checkpoint) *exportGaps {
 	g := &exportGaps{last: last}
 	g.found = func(one DatedGap) { g.all = append(g.all, one) }
 	return g

@@ -13,6 +13,7 @@ import (
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/record"
+	"policy-service/pdp/internal/decisionlog/segment"
 )
 
 // owing is a decision that obliges to what is named, each of the type before the
@@ -157,7 +158,7 @@ func TestLedgerIsBounded(t *testing.T) {
 }
 
 // snapshotNow is the whole log, signed for now.
-func snapshotNow(tb testing.TB, l *decisionlog.Log) *decisionlog.Snapshot {
+func snapshotNow(tb testing.TB, l *decisionlog.Log) *segment.Snapshot {
 	tb.Helper()
 	if _, err := l.Checkpoint(tb.Context()); err != nil {
 		tb.Fatal(err)

@@ -2,7 +2,7 @@
 // [Report] that an auditor asks for first, the [Statistics], and a [Sample] of decisions
 // that anybody can choose again.
 //
-// Each reads a [decisionlog.Snapshot] in one pass and holds no more than its counts.
+// Each reads a [segment.Snapshot] in one pass and holds no more than its counts.
 // The package verifies nothing: it says what the records say, and whether they are what
 // was signed is for package verify to judge.
 package report
@@ -15,10 +15,10 @@ import (
 	"time"
 
 	"policy-service/pdp/internal/approval"
-	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/export"
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/record"
+	"policy-service/pdp/internal/decisionlog/segment"
 )
 
 // Options say what a report is of: what was recorded from From on and before
@@ -237,7 +237,7 @@ type Service struct {
 	// has no starts at all.
 	OutsideStart *OutsideStart `json:"outside_start,omitzero"`
 	Keys         []KeyRotation `json:"key_rotations"`
-	decisionlog.Unread
+	segment.Unread
 }
 
 // Run is a start, a stop, a crash that was found at the next start, or the log's
@@ -308,11 +308,11 @@ type KeyRotation struct {
 
 // Make makes the report of a span of time. It reads the whole log once. Its memory grows with days, bundle loads
 // and other events and, up to a bound, with obligations that wait for their receipts and with names that are counted; not with decisions.
-func Make(ctx context.Context, s *decisionlog.Snapshot, o Options) (Report, error) {
+func Make(ctx context.Context, s *segment.Snapshot, o Options) (Report, error) {
 	if err := o.Check(); err != nil {
 		return Report{}, err
 	}
-	last, err := decisionlog.ParseCheckpoint(s.Head.Checkpoint, nil)
+	last, err := segment.ParseCheckpoint(s.Head.Checkpoint, nil)
 	if err != nil {
 		return Report{}, err
 	}
@@ -341,7 +341,7 @@ func OfExport(r *export.Reader, o Options) (Report, error) {
 	p, logs, ended := newReporting(o), map[string]*from{}, time.Time{}
 	var exports []*exportGaps
 	for _, part := range r.Parts { // of one log, the longest comes last
-		c, err := decisionlog.ParseCheckpoint([]byte(part.Checkpoint), nil)
+		c, err := segment.ParseCheckpoint([]byte(part.Checkpoint), nil)
 		if err != nil {
 			return Report{}, err
 		}
@@ -394,7 +394,7 @@ func OfExport(r *export.Reader, o Options) (Report, error) {
 }
 
 // each has every record of a log looked at, in order, up to the first error.
-func each(ctx context.Context, s *decisionlog.Snapshot, look func(record.Record) error) error {
+func each(ctx context.Context, s *segment.Snapshot, look func(record.Record) error) error {
 	for l, err := range s.Records(ctx, 0, uint64(s.Head.Size)) {
 		if err == nil {
 			err = look(l)

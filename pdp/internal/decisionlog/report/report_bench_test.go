@@ -11,6 +11,7 @@ import (
 	"policy-service/evaluation"
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/record"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/pdptest/night"
 )
 
@@ -23,26 +24,26 @@ func BenchmarkSampleRecordsPerSecond(b *testing.B) { benchPass(b, sampleOf) }
 
 // And the counts of `log stats`?
 func BenchmarkStatsRecordsPerSecond(b *testing.B) {
-	benchPass(b, func(tb testing.TB, s *decisionlog.Snapshot) {
+	benchPass(b, func(tb testing.TB, s *segment.Snapshot) {
 		if _, err := Count(tb.Context(), s); err != nil {
 			tb.Fatal(err)
 		}
 	})
 }
 
-func reportOf(tb testing.TB, s *decisionlog.Snapshot) {
+func reportOf(tb testing.TB, s *segment.Snapshot) {
 	if _, err := Make(tb.Context(), s, Options{}); err != nil {
 		tb.Fatal(err)
 	}
 }
 
-func sampleOf(tb testing.TB, s *decisionlog.Snapshot) {
+func sampleOf(tb testing.TB, s *segment.Snapshot) {
 	if _, err := Choose(tb.Context(), s, SampleOptions{N: 25, Seed: "s"}); err != nil {
 		tb.Fatal(err)
 	}
 }
 
-func benchPass(b *testing.B, pass func(testing.TB, *decisionlog.Snapshot)) {
+func benchPass(b *testing.B, pass func(testing.TB, *segment.Snapshot)) {
 	records := 50_000
 	if n, err := strconv.Atoi(os.Getenv("RECORDS")); err == nil {
 		records = n

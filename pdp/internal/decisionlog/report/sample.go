@@ -19,9 +19,9 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"golang.org/x/mod/sumdb/tlog"
 
-	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/record"
+	"policy-service/pdp/internal/decisionlog/segment"
 )
 
 // SampleOptions say how many decisions are chosen, by which seed, and from which
@@ -108,7 +108,7 @@ var ErrSampleTooLarge = fmt.Errorf("the records of the sample are more than %d b
 // and what there is to choose from, so that anybody can choose again. The log is
 // read once, and only the sample is held. The sample says for which times the log
 // has no decisions, up to its last checkpoint.
-func Choose(ctx context.Context, s *decisionlog.Snapshot, o SampleOptions) (Sample, error) {
+func Choose(ctx context.Context, s *segment.Snapshot, o SampleOptions) (Sample, error) {
 	if err := o.Check(); err != nil {
 		return Sample{}, err
 	}
@@ -117,7 +117,7 @@ func Choose(ctx context.Context, s *decisionlog.Snapshot, o SampleOptions) (Samp
 	if err := each(ctx, s, p.look); err != nil {
 		return Sample{}, err
 	}
-	last, err := decisionlog.ParseCheckpoint(s.Head.Checkpoint, nil)
+	last, err := segment.ParseCheckpoint(s.Head.Checkpoint, nil)
 	if err != nil {
 		return Sample{}, err
 	}

@@ -24,6 +24,7 @@ import (
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/record"
+	"policy-service/pdp/internal/decisionlog/segment"
 )
 
 // sampleNow is a sample of the log as of now, which the stranger has verified.
@@ -172,7 +173,7 @@ func TestSampleHoldsBundles(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
 	l := mustOpen(t, data, decisionlog.Options{})
-	store, err := decisionlog.OpenBundles(data)
+	store, err := segment.OpenBundles(data)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -210,7 +211,7 @@ func TestSampleHoldsBundles(t *testing.T) {
 			t.Errorf("%s: %q", b.Digest, got)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(data, decisionlog.BundlesDir, hex.EncodeToString(sha(t, "two"))), []byte("permit all"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(data, segment.BundlesDir, hex.EncodeToString(sha(t, "two"))), []byte("permit all"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Choose(t.Context(), snapshotNow(t, l), SampleOptions{N: 3, Seed: "s"}); err == nil || !strings.Contains(err.Error(), "altered") {
@@ -229,7 +230,7 @@ func TestSampleOfSomeTenants(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
 	l := mustOpen(t, data, decisionlog.Options{})
-	store, err := decisionlog.OpenBundles(data)
+	store, err := segment.OpenBundles(data)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -406,7 +407,7 @@ func TestARecordOfABatchIsNoDecision(t *testing.T) {
 	data := t.TempDir()
 	l := mustOpen(t, data, decisionlog.Options{})
 	mustAppend(t, l, aBatch()...)
-	count := func(s *decisionlog.Snapshot) error {
+	count := func(s *segment.Snapshot) error {
 		st, err := Count(t.Context(), s)
 		if err != nil {
 			return err
@@ -429,7 +430,7 @@ func TestARecordOfABatchIsNoDecision(t *testing.T) {
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := decisionlog.Read(data, count); err != nil {
+	if err := segment.Read(data, count); err != nil {
 		t.Fatal(err)
 	}
 }

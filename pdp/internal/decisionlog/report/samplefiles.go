@@ -22,6 +22,7 @@ import (
 	"policy-service/pdp/internal/decisionlog/export"
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/record"
+	"policy-service/pdp/internal/decisionlog/segment"
 )
 
 // A sample is these files:
@@ -63,7 +64,7 @@ type SampleSummary struct {
 	Gone    *SampleGone    `json:"gone,omitzero"`
 	Chosen  []Chosen       `json:"chosen"`
 	Bundles []SampleBundle `json:"bundles"`
-	decisionlog.Unread
+	segment.Unread
 }
 
 // SampleGone counts the records, decisions or not, that are gone from the time of a
@@ -107,7 +108,7 @@ type SampleBundle struct {
 }
 
 // writeSample makes the files of a sample.
-func writeSample(s *decisionlog.Snapshot, p *picking) (Sample, error) {
+func writeSample(s *segment.Snapshot, p *picking) (Sample, error) {
 	o := p.options
 	out := Sample{Files: Files{sampleCheckpoint: s.Head.Checkpoint}, Summary: SampleSummary{
 		Format: sampleFormat, Seed: o.Seed, N: o.N, From: o.From, To: o.To, Tenants: s.Tenants,
@@ -158,7 +159,7 @@ func writeSample(s *decisionlog.Snapshot, p *picking) (Sample, error) {
 }
 
 // addBundle adds the files of a bundle, as far as they are for the reader.
-func (out *Sample) addBundle(s *decisionlog.Snapshot, digest string) error {
+func (out *Sample) addBundle(s *segment.Snapshot, digest string) error {
 	about := SampleBundle{Digest: digest}
 	files, err := s.Bundle(digest)
 	if err != nil {
@@ -166,10 +167,10 @@ func (out *Sample) addBundle(s *decisionlog.Snapshot, digest string) error {
 	}
 	if files != nil {
 		sum, _ := base64.StdEncoding.DecodeString(strings.TrimPrefix(digest, "h1:")) // it was, to find them
-		cut := decisionlog.CutFiles(files, s.Tenants)
+		cut := segment.CutFiles(files, s.Tenants)
 		about.Dir = path.Join(sampleBundles, hex.EncodeToString(sum))
 		about.Files, about.Kept, about.Whole = len(cut), true, len(cut) == len(files)
-		out.Files[about.Dir+".list"] = decisionlog.BundleList(cut)
+		out.Files[about.Dir+".list"] = segment.BundleList(cut)
 		for name, content := range cut {
 			if !fs.ValidPath(name) { // none leaves the directory
 				return fmt.Errorf("the bundle %s has a file %q, which is no path", digest, name)

@@ -5,9 +5,9 @@ import (
 	"path/filepath"
 	"time"
 
-	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/record"
+	"policy-service/pdp/internal/decisionlog/segment"
 )
 
 // Statistics count the log's records.
@@ -31,7 +31,7 @@ type WholeLog struct {
 	Segments []SegmentInfo `json:"segments"`
 	// Gaps are where records have no content any more.
 	Gaps []Gap `json:"gaps"`
-	decisionlog.Unread
+	segment.Unread
 }
 
 // SegmentInfo describes one file of the log.
@@ -51,7 +51,7 @@ type Gap struct {
 }
 
 // Count reads the whole log once.
-func Count(ctx context.Context, s *decisionlog.Snapshot) (Statistics, error) {
+func Count(ctx context.Context, s *segment.Snapshot) (Statistics, error) {
 	st := Statistics{Origin: s.Head.Origin, Size: s.Head.Size, Tenants: s.Tenants, Population: newPopulation()}
 	if s.Tenants == nil {
 		st.WholeLog = wholeOf(s)
@@ -78,7 +78,7 @@ func Count(ctx context.Context, s *decisionlog.Snapshot) (Statistics, error) {
 	return st, err
 }
 
-func wholeOf(s *decisionlog.Snapshot) *WholeLog {
+func wholeOf(s *segment.Snapshot) *WholeLog {
 	w := &WholeLog{Unread: s.Head.Unread}
 	for _, segment := range s.Segments() {
 		w.Disk += segment.Size

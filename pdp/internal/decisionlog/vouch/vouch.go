@@ -14,6 +14,7 @@ import (
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/export"
 	"policy-service/pdp/internal/decisionlog/record"
+	"policy-service/pdp/internal/decisionlog/segment"
 )
 
 // Steps are the steps of a store as the log has them.
@@ -43,7 +44,7 @@ func (s Steps[S]) Attest(ctx context.Context, id string) (step S, found bool, er
 // record is a record that the log vouches for. It is not found if its content is gone.
 func (s Steps[S]) record(ctx context.Context, id string) (r record.Record, found bool, err error) {
 	r, err = s.Log.Attest(ctx, id)
-	if errors.Is(err, decisionlog.ErrNotFound) || errors.Is(err, decisionlog.ErrGone) {
+	if errors.Is(err, segment.ErrNotFound) || errors.Is(err, segment.ErrGone) {
 		return r, false, nil
 	}
 	return r, err == nil, err

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
 
-	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/c2sp"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/internal/httpclient"
 )
 
@@ -49,7 +49,7 @@ func suspected(status int, size, ours uint64) answer {
 }
 
 // answer asks a witness for its cosignature. If it is a suspect then, its monitoring address is asked.
-func (w *Witnesses) answer(ctx context.Context, p *peer, c decisionlog.Checkpoint) answer {
+func (w *Witnesses) answer(ctx context.Context, p *peer, c segment.Checkpoint) answer {
 	a := w.ask(ctx, p, c)
 	a.of = p
 	if a.outcome == Suspected && p.monitor != nil {
@@ -60,7 +60,7 @@ func (w *Witnesses) answer(ctx context.Context, p *peer, c decisionlog.Checkpoin
 	return a
 }
 
-func (w *Witnesses) ask(ctx context.Context, p *peer, c decisionlog.Checkpoint) answer {
+func (w *Witnesses) ask(ctx context.Context, p *peer, c segment.Checkpoint) answer {
 	for again := 0; ; again++ {
 		var proof tlog.TreeProof
 		if old := p.old; old > 0 {
@@ -148,7 +148,7 @@ func (p *peer) submit(ctx context.Context, old uint64, proof tlog.TreeProof, sig
 }
 
 // cosignature is the line of a witness in its answer. Every other line there is left out.
-func (p *peer) cosignature(c decisionlog.Checkpoint, said []byte, now time.Time) (string, error) {
+func (p *peer) cosignature(c segment.Checkpoint, said []byte, now time.Time) (string, error) {
 	signed := append(bytes.Clone(c.Note), said...)
 	line, err := lineOf(signed, p.Witness)
 	if err != nil || !bytes.HasPrefix(c.Note, []byte(line.Text+"\n")) { // the answer could go on with the text

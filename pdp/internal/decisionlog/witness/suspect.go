@@ -15,8 +15,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/internal/httpclient"
 	"policy-service/pdp/internal/plainfile"
 )
@@ -61,12 +61,12 @@ func Suspects(data string) (all []Suspect, err error) {
 
 // Conflict reports whether evidence is kept that the log in a data directory forked: a checkpoint that bears its signature
 // and is not of it. The error is of any other file in that place, which is no reason to stop.
-func Conflict(r *decisionlog.Reader, data string) (bool, error) {
+func Conflict(r *segment.Reader, data string) (bool, error) {
 	signed, err := plainfile.Read(filepath.Join(data, format.ConflictFile), format.MaxCheckpointBytes)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
-	var c decisionlog.Checkpoint
+	var c segment.Checkpoint
 	if err == nil {
 		c, err = r.OfThisLog(signed)
 	}
@@ -152,7 +152,7 @@ func (w *Witnesses) evidence(ctx context.Context, p *peer, origin string) (confl
 		return nil, "nothing that this log signed"
 	}
 	switch err = w.Log.Continues(c); {
-	case errors.Is(err, decisionlog.ErrForked):
+	case errors.Is(err, segment.ErrForked):
 		return shown, fmt.Sprintf("a checkpoint that the log signed: %v", err)
 	case err != nil:
 		return nil, fmt.Sprintf("one that cannot be compared: %v", err)

@@ -21,6 +21,7 @@ import (
 
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/c2sp"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/internal/httpclient"
 )
 
@@ -102,10 +103,10 @@ type Witnesses struct {
 	peers  []*peer
 	quorum atomic.Pointer[time.Time] // see Status
 
-	mu       sync.Mutex             // guards the fields below, and the states of peers
-	kept     decisionlog.Checkpoint // the newest that a quorum cosigned
-	part     []byte                 // the last one that was submitted, with the lines that it has
-	missing  bool                   // as it was logged
+	mu       sync.Mutex         // guards the fields below, and the states of peers
+	kept     segment.Checkpoint // the newest that a quorum cosigned
+	part     []byte             // the last one that was submitted, with the lines that it has
+	missing  bool               // as it was logged
 	conflict bool
 }
 
@@ -140,9 +141,9 @@ func New(o Options) (*Witnesses, error) {
 	switch {
 	case w.conflict:
 		w.logConflict("an earlier run kept it")
-	case errors.Is(err, decisionlog.ErrForked):
+	case errors.Is(err, segment.ErrForked):
 		w.setConflict(kept.Note, "witnesses cosigned it, and it stands beside the log")
-	case err != nil && !errors.Is(err, decisionlog.ErrNotFound):
+	case err != nil && !errors.Is(err, segment.ErrNotFound):
 		o.Logger.Warn("the checkpoint that witnesses cosigned last does not count, and another takes its place", "error", err)
 	}
 	if err == nil {
@@ -242,7 +243,7 @@ func (w *Witnesses) Round(ctx context.Context) {
 }
 
 // keep has the log keep a checkpoint that a quorum cosigned.
-func (w *Witnesses) keep(signed []byte, c decisionlog.Checkpoint) bool {
+func (w *Witnesses) keep(signed []byte, c segment.Checkpoint) bool {
 	signed = bytes.Clone(signed)
 	if err := w.Log.KeepWitnessed(signed); err != nil {
 		w.Logger.Error("a checkpoint that was cosigned cannot be kept; see to the disk of the data directory", "error", err)
@@ -310,7 +311,7 @@ var errMissing = errors.New("no quorum of witnesses has cosigned the log for lon
 
 // Checkpoint is the one to be shown: the newest that a quorum cosigned. If the quorum is missing for too long, and is not
 // required, it is the newest one, with the lines that it has.
-func (w *Witnesses) Checkpoint() (decisionlog.Checkpoint, error) {
+func (w *Witnesses) Checkpoint() (segment.Checkpoint, error) {
 	missing := w.Refuse(w.Now()) != nil
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -322,7 +323,7 @@ func (w *Witnesses) Checkpoint() (decisionlog.Checkpoint, error) {
 		return newest, err
 	}
 	if w.kept.Size == 0 {
-		return w.kept, fmt.Errorf("%w: no quorum of witnesses has cosigned a checkpoint yet", decisionlog.ErrNotFound)
+		return w.kept, fmt.Errorf("%w: no quorum of witnesses has cosigned a checkpoint yet", segment.ErrNotFound)
 	}
 	return w.kept, nil
 }

@@ -23,6 +23,7 @@ import (
 	"policy-service/pdp/internal/decisionlog/c2sp"
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/record"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/internal/decisionlog/witness"
 	"policy-service/pdp/pdptest/witnesstest"
 )
@@ -121,7 +122,7 @@ func (w *world) restart() {
 
 func (w *world) key() string {
 	w.t.Helper()
-	keys, err := decisionlog.VerifierKeys(w.data)
+	keys, err := segment.VerifierKeys(w.data)
 	must(w.t, err)
 	return keys[len(keys)-1]
 }
@@ -448,7 +449,7 @@ func TestForkBesideIt(t *testing.T) {
 	w.add(9)
 	w.put(func() {
 		must(t, os.WriteFile(name, kept, 0o600))
-		if _, err := decisionlog.Open(w.data, decisionlog.Options{}); !errors.Is(err, decisionlog.ErrCut) {
+		if _, err := decisionlog.Open(w.data, decisionlog.Options{}); !errors.Is(err, segment.ErrCut) {
 			t.Errorf("opening a log of other records: %v", err)
 		}
 		must(t, os.Remove(name))

@@ -23,6 +23,7 @@ import (
 	"policy-service/evaluation"
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/mask"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/internal/keyedmutex"
 	"policy-service/pdp/internal/server/auth"
 	"policy-service/pdp/internal/server/door"
@@ -34,12 +35,12 @@ type Options struct {
 	// Log and Bundles are nil if no decision log is kept; then each route says so. They are set before the first
 	// request comes.
 	Log     *decisionlog.Log
-	Bundles *decisionlog.Bundles
+	Bundles *segment.Bundles
 	Data    string // the data directory of the log
 	Mode    decisionlog.Mode
 	Tiles   Tiles
 	// Cosigned is the checkpoint to be shown by the rules of the witnesses; nil without witnesses.
-	Cosigned func() (decisionlog.Checkpoint, error)
+	Cosigned func() (segment.Checkpoint, error)
 	// Mask is the masker of the request that a context belongs to.
 	Mask func(context.Context) *mask.Masker
 	// InForce says which bundle answers.

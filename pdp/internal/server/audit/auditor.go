@@ -11,6 +11,7 @@ import (
 
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/record"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/internal/server/door"
 	"policy-service/pdp/internal/when"
 )
@@ -53,7 +54,7 @@ func (who auditor) sees(line []byte) (bool, error) {
 // record finds a record by its id, or that of a question in it, also one that no checkpoint covers yet.
 func (a *Audit) record(who auditor, id string) (record.Record, error) {
 	record, err := a.Log.Find(id)
-	if errors.Is(err, decisionlog.ErrGone) && who.tenants != nil {
+	if errors.Is(err, segment.ErrGone) && who.tenants != nil {
 		return record, noSuchRecord() // the tenant is gone with the content
 	}
 	if err != nil {
@@ -68,7 +69,7 @@ func (a *Audit) record(who auditor, id string) (record.Record, error) {
 
 // signed is the log up to a checkpoint that covers every record. If no checkpoint can be made, as while the disk
 // fails, it is the log up to the newest checkpoint.
-func (a *Audit) signed(ctx context.Context) (*decisionlog.Snapshot, error) {
+func (a *Audit) signed(ctx context.Context) (*segment.Snapshot, error) {
 	a.sign(ctx)
 	snapshot, err := a.Log.Snapshot()
 	return snapshot, checkpointProblem(err)
@@ -76,7 +77,7 @@ func (a *Audit) signed(ctx context.Context) (*decisionlog.Snapshot, error) {
 
 // checkpointProblem is the problem of an error of a snapshot. The log may have no checkpoint at all.
 func checkpointProblem(err error) error {
-	if errors.Is(err, decisionlog.ErrNotFound) {
+	if errors.Is(err, segment.ErrNotFound) {
 		return door.NewProblem(http.StatusServiceUnavailable,
 			"there is no checkpoint yet, and none can be made at the moment; ask again later")
 	}
@@ -104,9 +105,9 @@ func noSuchRecord() *door.Problem {
 // record of another tenant.
 func logProblem(err error) error {
 	switch {
-	case errors.Is(err, decisionlog.ErrNotFound):
+	case errors.Is(err, segment.ErrNotFound):
 		return noSuchRecord()
-	case errors.Is(err, decisionlog.ErrGone):
+	case errors.Is(err, segment.ErrGone):
 		return door.NewProblem(http.StatusGone,
 			"the content of this record was removed, and its hash is left; GET /v1/log/stats says where and why, "+
 				"and an earlier export may hold it")
@@ -117,7 +118,7 @@ func logProblem(err error) error {
 		return door.NewProblem(http.StatusBadRequest,
 			"the parameter cursor is beyond the end of the log: it belongs to another log, or to one that was "+
 				"rolled back; begin without it")
-	case errors.Is(err, decisionlog.ErrUnavailable), errors.Is(err, decisionlog.ErrClosed):
+	case errors.Is(err, segment.ErrUnavailable), errors.Is(err, decisionlog.ErrClosed):
 		return door.NewProblem(http.StatusServiceUnavailable,
 			"this part of the decision log is not to be had at the moment; ask again later")
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), errors.Is(err, door.ErrBusy):

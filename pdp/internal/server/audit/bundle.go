@@ -8,8 +8,8 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/report"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/internal/server/door"
 )
 
@@ -56,7 +56,7 @@ func (a *Audit) logBundle(c echo.Context, who auditor) error {
 		of = a.Bundles.Listed
 	}
 	files, err := of(digest)
-	if errors.Is(err, decisionlog.ErrNoSuchBundle) {
+	if errors.Is(err, segment.ErrNoSuchBundle) {
 		return door.NewProblem(http.StatusNotFound,
 			"no bundle is kept under this digest; the member bundle of a record has one, and in a path its / is "+
 				"%2F, or _")
@@ -64,7 +64,7 @@ func (a *Audit) logBundle(c echo.Context, who auditor) error {
 	if err != nil {
 		return err
 	}
-	kept := decisionlog.CutFiles(files, who.tenants)
+	kept := segment.CutFiles(files, who.tenants)
 	return door.WriteJSON(c, http.StatusOK, keptBundle{Digest: digest, Complete: len(kept) == len(files), Files: kept})
 }
 

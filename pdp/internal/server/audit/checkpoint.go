@@ -8,8 +8,8 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/export"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/internal/server/door"
 )
 
@@ -30,7 +30,7 @@ func (a *Audit) logCheckpoint(c echo.Context, who auditor) error {
 // logKeys answers GET /v1/log/keys: the public keys, a line each, with which an auditor verifies the signatures of
 // checkpoints.
 func (a *Audit) logKeys(c echo.Context, _ auditor) error {
-	keys, err := decisionlog.VerifierKeys(a.Data)
+	keys, err := segment.VerifierKeys(a.Data)
 	if err != nil {
 		return err
 	}
@@ -60,7 +60,7 @@ func (a *Audit) rotateLogKey(c echo.Context, who auditor) error {
 
 // logConsistency answers POST /v1/log/consistency, whose body is the old checkpoint.
 func (a *Audit) logConsistency(c echo.Context, who auditor) error {
-	old, err := decisionlog.ParseCheckpoint(who.Body, nil)
+	old, err := segment.ParseCheckpoint(who.Body, nil)
 	if err != nil {
 		return door.NewProblem(http.StatusBadRequest,
 			"the body is no checkpoint; send one as it was given, whole and unchanged")
@@ -77,7 +77,7 @@ func (a *Audit) logConsistency(c echo.Context, who auditor) error {
 	var proof bytes.Buffer
 	err = export.Log{Snapshot: snapshot}.Consistency(ctx, &proof, who.Body)
 	switch {
-	case errors.Is(err, decisionlog.ErrForked):
+	case errors.Is(err, segment.ErrForked):
 		return door.NewProblem(http.StatusConflict,
 			"the checkpoint is not of this log's history; keep it, and see whether it is of this log at all: if "+
 				"so, the history was replaced")

@@ -7,16 +7,16 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/record"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/internal/server/auth"
 	"policy-service/pdp/internal/server/door"
 )
 
 // Explain explains a recorded decision by the files of its bundle. bytes is how much of a bundle had to be compiled for
 // that; it is 0 if the bundle was at hand.
-type Explain func(ctx context.Context, r *record.Recorded, bundles *decisionlog.Bundles) (explained any, bytes int, err error)
+type Explain func(ctx context.Context, r *record.Recorded, bundles *segment.Bundles) (explained any, bytes int, err error)
 
 // The errors of [Explain] that a client can do something about.
 var (
@@ -41,7 +41,7 @@ func (a *Audit) explain(ctx context.Context, c echo.Context, want asked) error {
 	explained, bytes, err := a.Explain(ctx, r, a.Bundles)
 	a.Door.Charge(want.Caller, bytes/compiledForOne)
 	switch {
-	case errors.Is(err, decisionlog.ErrNoSuchBundle):
+	case errors.Is(err, segment.ErrNoSuchBundle):
 		return door.NewProblem(http.StatusGone,
 			"the files of the bundle that decided are not kept here; the member bundle of the record has its digest, and "+
 				"the repository of the policies may have the files")

@@ -14,8 +14,8 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/export"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/internal/server/door"
 )
 
@@ -43,7 +43,7 @@ type exportAsked struct {
 	auditor
 	options    export.Options
 	gzip       bool
-	checkpoint decisionlog.Moment // the zero Moment is the newest checkpoint
+	checkpoint segment.Moment // the zero Moment is the newest checkpoint
 }
 
 // logExport answers GET /v1/log/export.
@@ -79,8 +79,8 @@ func (a *Audit) logExport(c echo.Context, who auditor) error {
 }
 
 // exported is the state of the log that is to be exported.
-func (a *Audit) exported(ctx context.Context, want exportAsked) (*decisionlog.Snapshot, error) {
-	if want.checkpoint == (decisionlog.Moment{}) {
+func (a *Audit) exported(ctx context.Context, want exportAsked) (*segment.Snapshot, error) {
+	if want.checkpoint == (segment.Moment{}) {
 		a.sign(ctx)
 		snapshot, err := a.Log.Settled()
 		if err != nil {
@@ -93,7 +93,7 @@ func (a *Audit) exported(ctx context.Context, want exportAsked) (*decisionlog.Sn
 			"is no record that the checkpoint covers; give the sequence of the last record you have")
 	}
 	snapshot, err := a.Log.At(want.checkpoint)
-	if errors.Is(err, decisionlog.ErrNotFound) || errors.Is(err, decisionlog.ErrGone) {
+	if errors.Is(err, segment.ErrNotFound) || errors.Is(err, segment.ErrGone) {
 		return nil, door.NewProblem(http.StatusNotFound,
 			"this log has no such checkpoint: it is of another log, or an older copy of the log was put back; "+
 				"export anew, without checkpoint and after")
@@ -113,7 +113,7 @@ func (a *Audit) cutOff(c echo.Context, err error) error {
 		for _, name := range []string{"Trailer", echo.HeaderContentType, echo.HeaderContentEncoding} {
 			answer.Header().Del(name)
 		}
-		if errors.Is(err, decisionlog.ErrChanged) {
+		if errors.Is(err, segment.ErrChanged) {
 			return door.NewProblem(http.StatusGone,
 				"content was removed from the log since, and the rest of this export cannot be had any more; "+
 					"export anew, without checkpoint and after")
@@ -123,7 +123,7 @@ func (a *Audit) cutOff(c echo.Context, err error) error {
 	if !errors.Is(err, context.Canceled) && !errors.Is(err, errStopping) {
 		a.Door.Options.Log.WarnContext(a.Door.Options.LogContext(c.Request()), "an export was cut off",
 			"request_id", door.RequestID(c),
-			"changed", errors.Is(err, decisionlog.ErrChanged),
+			"changed", errors.Is(err, segment.ErrChanged),
 			"cause", fmt.Sprintf("%T", err))
 	}
 	panic(http.ErrAbortHandler)
@@ -131,7 +131,7 @@ func (a *Audit) cutOff(c echo.Context, err error) error {
 
 // write makes the export.
 func (want exportAsked) write(
-	ctx context.Context, w io.Writer, snapshot *decisionlog.Snapshot,
+	ctx context.Context, w io.Writer, snapshot *segment.Snapshot,
 ) (done export.Result, err error) {
 	log := export.Log{Snapshot: snapshot}
 	if !want.gzip {
@@ -226,7 +226,7 @@ func (want *exportAsked) goOn() error {
 			name, ok = name[:last], want.goesOn(name[last+1:])
 		}
 		if ok {
-			want.checkpoint, ok = decisionlog.ParseMoment(name)
+			want.checkpoint, ok = segment.ParseMoment(name)
 		}
 		if !ok {
 			return door.BadParameter("checkpoint", "is no name of a checkpoint; give what "+checkpointHeader+" said")

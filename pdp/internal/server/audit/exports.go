@@ -9,7 +9,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/internal/server/door"
 )
 
@@ -59,7 +59,7 @@ func (a *Audit) readsAll(c echo.Context, who auditor) (*slowWriter, func(), erro
 	}
 	valid, done := a.Door.WhileInForce(c, who.Caller)
 	ctx, end := context.WithCancel(valid)
-	w.ctx = decisionlog.WithTurns(ctx, w.turn.GoOn)
+	w.ctx = segment.WithTurns(ctx, w.turn.GoOn)
 	forget := context.AfterFunc(a.stopping, end)
 	keep := context.AfterFunc(ctx, w.cut)
 	_ = w.deadline(time.Time{}) // the first write meets the same error

@@ -9,7 +9,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/internal/server/door"
 )
 
@@ -34,7 +34,7 @@ func (a *Audit) turn(c echo.Context, gate *door.Gate, caller string) (ctx contex
 		return nil, nil, tooManyReaders()
 	}
 	c.Response().Before(func() { turn.End() })
-	return decisionlog.WithTurns(ctx, turn.GoOn), func() { turn.End(); cancel() }, nil
+	return segment.WithTurns(ctx, turn.GoOn), func() { turn.End(); cancel() }, nil
 }
 
 func tooManyReaders() error {

@@ -11,6 +11,7 @@ import (
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/record"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/internal/server/auth"
 	"policy-service/pdp/internal/server/door"
 )
@@ -25,7 +26,7 @@ func (a *Audit) decisionOf(ctx context.Context, id string, caller auth.Caller) (
 	}
 	rec, err := a.Log.ByID(id)
 	switch {
-	case errors.Is(err, decisionlog.ErrNotFound), errors.Is(err, decisionlog.ErrGone):
+	case errors.Is(err, segment.ErrNotFound), errors.Is(err, segment.ErrGone):
 		return d, unknownDecision()
 	case err != nil:
 		return d, fmt.Errorf("%w: %w", ErrReceipt, err)

@@ -15,6 +15,7 @@ import (
 	"policy-service/pdp/internal/decisionlog/export"
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/record"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/internal/server/door"
 )
 
@@ -87,7 +88,7 @@ func placed(r record.Record) []byte {
 // inherited are the members of an answer that say what was asked with an id, each with a comma before it, if the record
 // does not say so by itself: it inherits, or is the record of a batch of questions. Else they are empty.
 func (a *Audit) inherited(line []byte, id string) (members []byte, err error) {
-	var one decisionlog.Shown
+	var one segment.Shown
 	if one.Record, err = a.Log.Recorded(line); err == nil {
 		err = one.Ask(id)
 	}
@@ -144,7 +145,7 @@ func (a *Audit) recordProof(c echo.Context, who auditor) error {
 	if err == nil {
 		proof, err = export.Log{Snapshot: snapshot}.Proof(want.record, want.id)
 	}
-	if errors.Is(err, decisionlog.ErrNotFound) {
+	if errors.Is(err, segment.ErrNotFound) {
 		c.Response().Header().Set(echo.HeaderRetryAfter, "1")
 		return door.NewProblem(http.StatusNotFound, "no checkpoint covers this record yet; ask again after Retry-After seconds")
 	}

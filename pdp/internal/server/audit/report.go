@@ -9,8 +9,8 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/report"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/internal/server/door"
 )
 
@@ -18,7 +18,7 @@ import (
 const sampleMost = 1000
 
 // logStats answers GET /v1/log/stats.
-func logStats(ctx context.Context, log *decisionlog.Snapshot, _ auditor) (any, error) {
+func logStats(ctx context.Context, log *segment.Snapshot, _ auditor) (any, error) {
 	stats, err := report.Count(ctx, log)
 	if stats.WholeLog != nil {
 		stats.Uncovered = 0 // the server signs for them in a moment
@@ -27,7 +27,7 @@ func logStats(ctx context.Context, log *decisionlog.Snapshot, _ auditor) (any, e
 }
 
 // logReport answers GET /v1/log/report.
-func logReport(ctx context.Context, log *decisionlog.Snapshot, who auditor) (any, error) {
+func logReport(ctx context.Context, log *segment.Snapshot, who auditor) (any, error) {
 	o, err := who.reportOptions()
 	if err != nil {
 		return nil, err
@@ -64,7 +64,7 @@ func (who auditor) reportOptions() (o report.Options, err error) {
 }
 
 // logSample answers GET /v1/log/sample with the files of a sample.
-func logSample(ctx context.Context, log *decisionlog.Snapshot, who auditor) (any, error) {
+func logSample(ctx context.Context, log *segment.Snapshot, who auditor) (any, error) {
 	o, err := who.sampleOptions()
 	if err != nil {
 		return nil, err
@@ -100,7 +100,7 @@ func (who auditor) sampleOptions() (o report.SampleOptions, err error) {
 }
 
 // reading makes an answer from all records that an auditor sees and the parameters of the query.
-type reading func(ctx context.Context, log *decisionlog.Snapshot, who auditor) (any, error)
+type reading func(ctx context.Context, log *segment.Snapshot, who auditor) (any, error)
 
 // once answers with what one pass over all records that the auditor sees finds. Few requests do that at a time.
 func (a *Audit) once(read reading) handler {

@@ -8,8 +8,8 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/c2sp"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/internal/server/auth"
 	"policy-service/pdp/internal/server/door"
 )
@@ -87,7 +87,7 @@ func (a *Audit) publicCheckpoint(c echo.Context) error {
 }
 
 // stored is the checkpoint that is there to be shown: by the rules of the witnesses, or else the newest one.
-func (a *Audit) stored() (decisionlog.Checkpoint, error) {
+func (a *Audit) stored() (segment.Checkpoint, error) {
 	if a.Cosigned != nil {
 		return a.Cosigned()
 	}
@@ -111,7 +111,7 @@ func (a *Audit) tile(c echo.Context, copies string) error {
 		return noSuchTile()
 	}
 	hashes, err := a.Log.Tile(tile)
-	if errors.Is(err, decisionlog.ErrNotFound) {
+	if errors.Is(err, segment.ErrNotFound) {
 		return noSuchTile()
 	}
 	if err != nil {

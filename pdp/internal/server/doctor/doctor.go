@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/internal/server"
 	"policy-service/pdp/internal/server/listener"
 )
@@ -104,7 +104,7 @@ type exam struct {
 	ctx    context.Context
 	data   string // "" without a data directory
 	exists bool   // the data directory does
-	reader *decisionlog.Reader
+	reader *segment.Reader
 	joined bool      // replicas have joined the cluster
 	newest time.Time // the last time that the log knows; zero if it knows none
 }

@@ -8,9 +8,9 @@ import (
 	"policy-service/pdp/internal/approval"
 	"policy-service/pdp/internal/approval/broker"
 	"policy-service/pdp/internal/capability"
-	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/record"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/internal/server/listener"
 )
 
@@ -21,7 +21,7 @@ func (x *exam) log() {
 	if !x.exists {
 		return
 	}
-	reader, err := decisionlog.OpenReader(x.data)
+	reader, err := segment.OpenReader(x.data)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		x.OK("log", "there is none yet; serve begins it")
@@ -66,7 +66,7 @@ func (x *exam) unsignedTails() {
 }
 
 // newest is the last time that a log knows, of a record or a checkpoint.
-func newest(r *decisionlog.Reader) (last time.Time) {
+func newest(r *segment.Reader) (last time.Time) {
 	if r.Size() > 0 {
 		if rec, err := r.Get(r.Size() - 1); err == nil { // else retention took its content
 			line, _ := record.Parse(rec.Line)

@@ -7,8 +7,8 @@ import (
 
 	"golang.org/x/mod/sumdb/note"
 
-	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/internal/decisionlog/witness"
 )
 
@@ -45,14 +45,14 @@ func (x *exam) witnesses() {
 		x.Bites(check, page, "%s is left out since %s: %s", s.Witness, s.Since.UTC().Format(time.RFC3339), s)
 	}
 	last, err := x.reader.Witnessed()
-	if errors.Is(err, decisionlog.ErrForked) && x.reader.Partial() {
+	if errors.Is(err, segment.ErrForked) && x.reader.Partial() {
 		err = nil // it covers records that only the running server can read, and that one looked
 	}
 	if err == nil {
 		err = witness.Enough(policy, last.Note)
 	}
 	switch old := x.now().Sub(last.Time); {
-	case errors.Is(err, decisionlog.ErrNotFound):
+	case errors.Is(err, segment.ErrNotFound):
 		x.Bites(check, "have each witness add the key that log key prints, and start the server", "no quorum has cosigned the log yet")
 	case err != nil:
 		x.Bites(check, page, "the checkpoint that a quorum cosigned last does not count: %v", err)
@@ -79,7 +79,7 @@ func (x *exam) witnesses() {
 }
 
 // byKeyInForce leaves out the old key's signature of a checkpoint that signs a new key in: witnesses know the old key.
-func byKeyInForce(c decisionlog.Checkpoint) []byte {
+func byKeyInForce(c segment.Checkpoint) []byte {
 	key, err := note.NewVerifier(c.NextKey)
 	if err != nil {
 		return c.Note // it signs none in

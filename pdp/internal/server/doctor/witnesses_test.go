@@ -13,6 +13,7 @@ import (
 
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/internal/server"
 	"policy-service/pdp/internal/server/doctor"
 	"policy-service/pdp/pdptest"
@@ -23,7 +24,7 @@ import (
 func TestWitnesses(t *testing.T) {
 	t.Parallel()
 	data := lived(t)
-	keys, err := decisionlog.VerifierKeys(data)
+	keys, err := segment.VerifierKeys(data)
 	must(t, err)
 	now := func() time.Time { return pdptest.Now }
 	var all []*witnesstest.Witness

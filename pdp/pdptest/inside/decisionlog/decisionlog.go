@@ -5,23 +5,16 @@ package decisionlog
 import "policy-service/pdp/internal/decisionlog"
 
 type (
-	Log      = decisionlog.Log
-	Mode     = decisionlog.Mode
-	Options  = decisionlog.Options
-	Snapshot = decisionlog.Snapshot
+	Log     = decisionlog.Log
+	Mode    = decisionlog.Mode
+	Options = decisionlog.Options
 )
 
 const (
 	BestEffort = decisionlog.BestEffort
-	BundlesDir = decisionlog.BundlesDir
 	Strict     = decisionlog.Strict
 )
 
 var (
-	ErrChanged   = decisionlog.ErrChanged
-	Open         = decisionlog.Open
-	OpenBundles  = decisionlog.OpenBundles
-	OpenReader   = decisionlog.OpenReader
-	Read         = decisionlog.Read
-	VerifierKeys = decisionlog.VerifierKeys
+	Open = decisionlog.Open
 )

@@ -15,7 +15,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/evaluation/authzenclient"
-	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/internal/mcp/internal/ask"
 	"policy-service/pdp/internal/mcp/internal/era"
 	"policy-service/pdp/internal/mcp/internal/identity"
@@ -195,7 +195,7 @@ func (s *stage) outcome(op ask.Operation) (string, *ask.Refusal) {
 func (s *stage) records(kind string) (lines []map[string]any) {
 	s.t.Helper()
 	s.must(s.pdp.Stop(s.t.Context()))
-	r, err := decisionlog.OpenReader(s.data)
+	r, err := segment.OpenReader(s.data)
 	s.must(err)
 	defer func() { _ = r.Close() }()
 	for record, err := range r.Records(s.t.Context(), 0, r.Size()) {

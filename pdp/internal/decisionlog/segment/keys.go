@@ -1,4 +1,4 @@
-package decisionlog
+package segment
 
 import (
 	"crypto/ed25519"
@@ -135,7 +135,7 @@ func VerifierKeys(data string) ([]string, error) {
 	return strings.Fields(string(content)), err
 }
 
-// CheckKey says why [Open] would refuse the private key in a data directory, and
+// CheckKey says why [decisionlog.Open] would refuse the private key in a data directory, and
 // touches nothing. That there is neither a log nor a key yet is no reason: Open makes both. It also says whether the log goes
 // on where it ended, unless a server is running.
 func CheckKey(data string) error {

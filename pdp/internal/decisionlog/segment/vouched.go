@@ -1,4 +1,4 @@
-package decisionlog
+package segment
 
 import (
 	"context"
@@ -30,7 +30,7 @@ type Trusted struct {
 	Keys  uint64
 }
 
-// Vouched does for a Reader what [Log.Vouched] does. Beside a running server it reports nothing as hidden, because the server may
+// Vouched does for a Reader what [decisionlog.Log.Vouched] does. Beside a running server it reports nothing as hidden, because the server may
 // have the records that the reader lacks.
 func (r *Reader) Vouched(ctx context.Context, visit func(r *record.Recorded, vouched bool) error, first string, others ...string) (v Vouched, err error) {
 	all := r.Files()

@@ -1,4 +1,4 @@
-package decisionlog
+package segment
 
 import (
 	"bytes"
@@ -17,7 +17,7 @@ import (
 )
 
 // end is the end of a log, as far as a reader can check it.
-type Ending struct {
+type End struct {
 	Edge         Edge
 	Time         time.Time // of the last record or checkpoint
 	Note         []byte    // the last checkpoint
@@ -27,7 +27,7 @@ type Ending struct {
 
 // checkTail reads the end of the active segment, as far as it is not below the
 // last checkpoint, and computes again what the tree says of it.
-func CheckEnd(tx *bbolt.Tx, s *File, size uint64) (t Ending, err error) {
+func CheckEnd(tx *bbolt.Tx, s *File, size uint64) (t End, err error) {
 	r, err := segmentHashes(tx, s.First)
 	if err != nil {
 		return t, err
@@ -50,7 +50,7 @@ func CheckEnd(tx *bbolt.Tx, s *File, size uint64) (t Ending, err error) {
 		}
 		from = max(s.First, min(c.Size, size-1)) // the last record in any case
 	}
-	t = Ending{Note: c.Note, Checkpointed: c.Size, Time: c.Time}
+	t = End{Note: c.Note, Checkpointed: c.Size, Time: c.Time}
 	if t.Edge, err = edgeAt(from, r); err != nil {
 		return t, err
 	}
@@ -58,7 +58,7 @@ func CheckEnd(tx *bbolt.Tx, s *File, size uint64) (t Ending, err error) {
 }
 
 // replay goes over the last records again, as when they were written.
-func (t *Ending) replay(tx *bbolt.Tx, size uint64) error {
+func (t *End) replay(tx *bbolt.Tx, size uint64) error {
 	for r, err := range storedFrom(tx, t.Edge.Size, size) {
 		if err != nil {
 			return err

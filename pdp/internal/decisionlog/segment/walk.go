@@ -1,4 +1,4 @@
-package decisionlog
+package segment
 
 import (
 	"bytes"
@@ -12,7 +12,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// Events is [Log.Events] for a Reader. It does not check that the log is the one that was signed: package verify does.
+// Events is [decisionlog.Log.Events] for a Reader. It does not check that the log is the one that was signed: package verify does.
 func (r *Reader) Events(ctx context.Context, visit func(*record.Recorded) error, first string, others ...string) error {
 	_, err := r.VisitEvents(ctx, visit, first, others)
 	return err

@@ -1,4 +1,4 @@
-package decisionlog
+package segment
 
 import (
 	"bytes"
@@ -307,7 +307,7 @@ func (r *Reader) CheckpointAt(m Moment) (c Checkpoint, err error) {
 	return c, err
 }
 
-// Moment is the name by which [Log.At] finds the snapshot.
+// Moment is the name by which [decisionlog.Log.At] finds the snapshot.
 func (s *Snapshot) Moment() Moment { return Moment{uint64(s.Head.Size), s.Head.Time} }
 
 // Covers reports whether a record stands before the snapshot's checkpoint.
