@@ -23,6 +23,7 @@ import (
 	"policy-service/pdp/pdptest/inside/export"
 	"policy-service/pdp/pdptest/inside/format"
 	"policy-service/pdp/pdptest/inside/record"
+	"policy-service/pdp/pdptest/inside/segment"
 )
 
 // TestBackupUnderLoad has clients ask all the time. A backup is made meanwhile, the server is killed, and the backup is
@@ -102,7 +103,7 @@ func TestBackupUnderLoad(t *testing.T) {
 		t.Error("the restored server gives no answer")
 	}
 	stop(t, next)
-	keys2, err := decisionlog.VerifierKeys(elsewhere)
+	keys2, err := segment.VerifierKeys(elsewhere)
 	must(t, err)
 	if strings.Contains(string(public), keys2[0]) {
 		t.Error("the log goes on with the old key")
@@ -194,7 +195,7 @@ func TestBackupOfACrash(t *testing.T) {
 	data, dir := crashedlog.Make(t, 3), t.TempDir()
 	file := filepath.Join(dir, "backup")
 	says(t, 2, "backup --data "+data+" -o "+file, "a crash left records in its journal alone; start the server once, and stop it")
-	reader, err := decisionlog.OpenReader(data)
+	reader, err := segment.OpenReader(data)
 	must(t, err)
 	last, err := reader.LastCheckpoint()
 	must(t, err)
@@ -229,7 +230,7 @@ func TestRestoredBundleIsOnRecord(t *testing.T) {
 	t.Parallel()
 	data, dir := t.TempDir(), t.TempDir()
 	startAndStop(t, data)
-	bundles, err := decisionlog.OpenBundles(data)
+	bundles, err := segment.OpenBundles(data)
 	must(t, err)
 	put, err := bundles.Put(map[string][]byte{"all.cedar": []byte(`@id("all") permit (principal, action, resource);`)})
 	must(t, err)
@@ -250,7 +251,7 @@ func TestRestoreGoesOnOnlyAfterAStop(t *testing.T) {
 	must(t, log.Append(t.Context(), []record.Entry{{Kind: format.KindAdmin, Event: format.EventStart}}))
 	must(t, log.Close())
 	says(t, 0, "keys add --data "+data+" --name mallory")
-	reader, err := decisionlog.OpenReader(data)
+	reader, err := segment.OpenReader(data)
 	must(t, err)
 	last, err := reader.LastCheckpoint()
 	must(t, errors.Join(err, reader.Close()))
@@ -266,7 +267,7 @@ func TestRestoreGoesOnOnlyAfterAStop(t *testing.T) {
 	must(t, err)
 	must(t, log.Append(t.Context(), []record.Entry{{Kind: format.KindAdmin, Event: format.EventStop}}))
 	must(t, log.Close())
-	reader, err = decisionlog.OpenReader(data)
+	reader, err = segment.OpenReader(data)
 	must(t, err)
 	last, err = reader.LastCheckpoint()
 	must(t, errors.Join(err, reader.Close()))

@@ -15,10 +15,10 @@ import (
 	"testing"
 
 	"policy-service/pdp/decisionlog/verify"
-	"policy-service/pdp/pdptest/inside/decisionlog"
 	"policy-service/pdp/pdptest/inside/export"
 	"policy-service/pdp/pdptest/inside/format"
 	"policy-service/pdp/pdptest/inside/record"
+	"policy-service/pdp/pdptest/inside/segment"
 	"policy-service/pdp/pdptest/night"
 )
 
@@ -173,7 +173,7 @@ func ask(client *http.Client, addr string, batch bool) []string {
 func (c *crash) verify(t *testing.T) {
 	t.Helper()
 	if c.key == "" {
-		keys, err := decisionlog.VerifierKeys(c.data)
+		keys, err := segment.VerifierKeys(c.data)
 		must(t, err)
 		c.key = keys[0]
 	}
@@ -181,7 +181,7 @@ func (c *crash) verify(t *testing.T) {
 	if !report.Verified() {
 		t.Fatalf("%v: %v", report.Code, report.Problem)
 	}
-	err := decisionlog.Read(c.data, func(s *decisionlog.Snapshot) (err error) {
+	err := segment.Read(c.data, func(s *segment.Snapshot) (err error) {
 		c.checkpoint, err = s.Checkpoint(t.Context())
 		return err
 	})

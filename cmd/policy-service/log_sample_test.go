@@ -19,6 +19,7 @@ import (
 	"policy-service/pdp/pdptest/inside/format"
 	"policy-service/pdp/pdptest/inside/record"
 	"policy-service/pdp/pdptest/inside/report"
+	"policy-service/pdp/pdptest/inside/segment"
 )
 
 // A sample says how it is checked. Here it is taken at its word, by somebody who has the sample, the public key, and for
@@ -28,7 +29,7 @@ import (
 // texts that a careless reader would trip over.
 func fillSampled(t *testing.T, log *decisionlog.Log, data string, n int) {
 	t.Helper()
-	store, err := decisionlog.OpenBundles(data)
+	store, err := segment.OpenBundles(data)
 	must(t, err)
 	digest, err := store.Put(map[string][]byte{"a b.cedar": []byte("permit (principal, action, resource);"), "bundle.yaml": []byte("allow_trivial: true"),
 		"tenants/acme/a.cedar": []byte("// of acme"), "tenants/other/a.cedar": []byte("// of other")})
@@ -90,7 +91,7 @@ func receiveAfter(t *testing.T, happens func(data string), o report.SampleOption
 	_, err = export.Log{Snapshot: snapshot.For(tenants)}.Export(t.Context(), &exported, export.Options{})
 	must(t, err)
 	d.write("../export.ndjson", exported.String())
-	keys, err := decisionlog.VerifierKeys(data)
+	keys, err := segment.VerifierKeys(data)
 	must(t, err)
 	d.write("../log.pub", strings.Join(keys, "\n")+"\n")
 	return d
@@ -177,7 +178,7 @@ func TestSampleReadme(t *testing.T) {
 // Where the policies were never kept the sample says so, and the rest of it is checked all the same.
 func TestSampleReadmeWithoutPolicies(t *testing.T) {
 	t.Parallel()
-	d := receiveAfter(t, func(data string) { must(t, os.RemoveAll(filepath.Join(data, decisionlog.BundlesDir))) }, report.SampleOptions{N: 2, Seed: "s"})
+	d := receiveAfter(t, func(data string) { must(t, os.RemoveAll(filepath.Join(data, segment.BundlesDir))) }, report.SampleOptions{N: 2, Seed: "s"})
 	if !strings.Contains(d.read("README.md"), "were not kept, and are not here") {
 		t.Error("the README does not say that the policies are not there")
 	}

@@ -33,6 +33,7 @@ import (
 	"policy-service/pdp/pdptest/inside/decisionlog"
 	"policy-service/pdp/pdptest/inside/format"
 	"policy-service/pdp/pdptest/inside/record"
+	"policy-service/pdp/pdptest/inside/segment"
 	"policy-service/pdp/pdptest/inside/server"
 	"policy-service/pdp/pdptest/judged"
 	"policy-service/pdp/pdptest/witnesstest"
@@ -397,7 +398,7 @@ func TestVerifyByPolicy(t *testing.T) {
 	must(t, p.Stop(context.Background()))
 	p.from = []string{p.path("data")}
 	verify()
-	record, err := decisionlog.OpenReader(p.path("data"))
+	record, err := segment.OpenReader(p.path("data"))
 	must(t, err)
 	found, err := record.Find(id)
 	must(t, err)
@@ -413,7 +414,7 @@ func cosignedBy(t *testing.T, file string, all ...*witnesstest.Witness) func(dat
 		l, err := decisionlog.Open(data, decisionlog.Options{Origin: "pdp.example.com/v1/log"})
 		must(t, err)
 		must(t, l.Close())
-		keys, err := decisionlog.VerifierKeys(data)
+		keys, err := segment.VerifierKeys(data)
 		must(t, err)
 		for _, w := range all {
 			w.Add(t, keys[0])

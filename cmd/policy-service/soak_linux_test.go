@@ -23,11 +23,11 @@ import (
 	"policy-service/pdp"
 	"policy-service/pdp/decisionlog/verify"
 	"policy-service/pdp/pdptest/inside/auth"
-	"policy-service/pdp/pdptest/inside/decisionlog"
 	"policy-service/pdp/pdptest/inside/export"
 	"policy-service/pdp/pdptest/inside/format"
 	"policy-service/pdp/pdptest/inside/httpclient"
 	"policy-service/pdp/pdptest/inside/remote"
+	"policy-service/pdp/pdptest/inside/segment"
 	"policy-service/pdp/pdptest/night"
 	"policy-service/pdp/pdptest/organisation"
 )
@@ -217,7 +217,7 @@ func (s *soak) start(t *testing.T) {
 		text, _ := os.ReadFile(s.path("stderr"))
 		t.Fatalf("%v\n%s", err, text)
 	}
-	keys, err := decisionlog.VerifierKeys(s.path("data"))
+	keys, err := segment.VerifierKeys(s.path("data"))
 	must(t, err)
 	s.firstKey = keys[0]
 }

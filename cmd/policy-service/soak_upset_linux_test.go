@@ -13,7 +13,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"policy-service/pdp/pdptest/inside/decisionlog"
+	"policy-service/pdp/pdptest/inside/segment"
 )
 
 // An upset is something that happens to a server now and then while it answers.
@@ -176,7 +176,7 @@ func (s *soak) export(ctx context.Context) error {
 func (s *soak) exportTo(ctx context.Context, file string) (err error) {
 	for range 10 {
 		_, err = s.run(ctx, append([]string{"log", "export", "-o", file}, s.beside()...)...)
-		if err == nil || !strings.Contains(err.Error(), decisionlog.ErrChanged.Error()) {
+		if err == nil || !strings.Contains(err.Error(), segment.ErrChanged.Error()) {
 			return err
 		}
 	}

@@ -19,7 +19,7 @@ import (
 
 	"policy-service/pdp/decisionlog/verify"
 	"policy-service/pdp/pdptest/inside/auth"
-	"policy-service/pdp/pdptest/inside/decisionlog"
+	"policy-service/pdp/pdptest/inside/segment"
 	"policy-service/pdp/pdptest/night"
 )
 
@@ -166,7 +166,7 @@ func newNeighbourhood(t *testing.T, n nuisance) *neighbourhood {
 	h.server, h.addr = serveIn(t, "--policies", h.path("policies"), "--data", h.path("data"), "--config", h.path("config.yaml"))
 	h.calm.url = "http://" + h.addr
 	t.Cleanup(func() { end(t, h.server); h.calm.client.CloseIdleConnections() })
-	keys, err := decisionlog.VerifierKeys(h.path("data"))
+	keys, err := segment.VerifierKeys(h.path("data"))
 	must(t, err)
 	h.logKey = keys[0]
 	return h

@@ -18,9 +18,9 @@ import (
 	"policy-service/evaluation/authzenclient"
 	"policy-service/obligations"
 	"policy-service/pdp/pdptest"
-	"policy-service/pdp/pdptest/inside/decisionlog"
 	"policy-service/pdp/pdptest/inside/format"
 	"policy-service/pdp/pdptest/inside/record"
+	"policy-service/pdp/pdptest/inside/segment"
 	"policy-service/pdp/pdptest/inside/server"
 )
 
@@ -66,7 +66,7 @@ func TestReceiptsAreOnRecord(t *testing.T) {
 // recordedReceipts are the receipts in a data directory by decision, as id:status:detail.
 func recordedReceipts(t *testing.T, data string) map[string]string {
 	t.Helper()
-	r, err := decisionlog.OpenReader(data)
+	r, err := segment.OpenReader(data)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,6 @@
 // Package segment makes no promise: it is for the tests of this module alone. It gives those outside of pdp what they use of
 // pdp/internal/decisionlog/segment.
-package decisionlog
+package segment
 
 import "policy-service/pdp/internal/decisionlog/segment"
 
