@@ -343,3 +343,20 @@ func TestAnIDLeadsToItsFirstRecord(t *testing.T) {
 		}
 	}
 }
+
+// TestOpenAgainAfterCreateFailed: a log whose first transaction failed is not left locked in the process.
+func TestOpenAgainAfterCreateFailed(t *testing.T) {
+	t.Parallel()
+	data := memory(t)
+	fails := Hooks{Step: func(step string) {
+		if step == StepCommit {
+			panic("the disk failed")
+		}
+	}}
+	if l, err := Open(data, Options{On: fails}); err == nil {
+		_ = l.Close()
+		t.Fatal("the first transaction did not fail")
+	}
+	l := mustOpen(t, data, Options{LockTimeout: time.Millisecond})
+	mustAppend(t, l, entry("first"))
+}

@@ -138,6 +138,7 @@ func (w *writer) create() (err error) {
 	w.tail = tail{}
 	about := map[string]any{"format": format.Version, "origin": w.key.Name(), "key": w.key.Public}
 	if err := w.begin(first, format.EventCreated, about, nil); err != nil {
+		_ = first.Close() // or its lock would keep this process from opening the log again
 		return err
 	}
 	_, err = segment.OpenKey(w.data, w.key.Public)
