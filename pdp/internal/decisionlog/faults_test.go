@@ -585,11 +585,6 @@ func (k *kept) suffer(o operation, steps []step, in trouble) (told string) {
 		maps.DeleteFunc(k.answered, func(_ string, answered bool) bool { return !answered })
 	}
 	k.open()
-	for _, one := range k.log.Segments() {
-		if one.Sealed { // a rotation that seemed to fail has not done this, and beside a server verify goes by it
-			k.ok(os.Chmod(one.Path, 0o400))
-		}
-	}
 	removed := slices.ContainsFunc(k.lines, func(line []byte) bool { return newFiles(line) != nil })
 	if all && o.isRemoval() && !removed {
 		k.Error("it is done, and not on record")

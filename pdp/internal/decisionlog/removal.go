@@ -177,7 +177,7 @@ func (r *removal) writeOne(ctx context.Context, info segment.Info, tree segment.
 		file.Replaces, _, err = segment.FileDigest(io.NewSectionReader(old, 0, math.MaxInt64))
 	}
 	if err = errors.Join(err, boltfile.Close(db, record.ErrDamaged)); err == nil {
-		err = os.Chmod(next, 0o400)
+		err = os.Chmod(next, sealedMode)
 	}
 	if err == nil {
 		file.Digest, file.Size, err = digestOf(next)

@@ -15,6 +15,9 @@ import (
 	"policy-service/pdp/internal/decisionlog/segment"
 )
 
+// sealedMode is the mode of a segment's file once nobody writes to it.
+const sealedMode = 0o400
+
 // allocSize is by how much the file of a segment grows; each time costs a sync.
 const allocSize = 4 << 20
 
@@ -70,8 +73,8 @@ func (w *writer) rotate() error {
 		_ = next.Close()
 		return err
 	}
-	_ = os.Chmod(old.Path, 0o400)    // a courtesy: hashes and signatures are what counts
-	go func() { _ = old.Retire() }() // unmapping takes milliseconds, and readers may be at it
+	_ = os.Chmod(old.Path, sealedMode) // a courtesy: hashes and signatures are what counts
+	go func() { _ = old.Retire() }()   // unmapping takes milliseconds, and readers may be at it
 	w.options.On.Rotate()
 	return nil
 }

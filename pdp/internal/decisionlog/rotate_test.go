@@ -3,6 +3,7 @@ package decisionlog
 import (
 	"context"
 	"errors"
+	"os"
 	"runtime"
 	"testing"
 	"time"
@@ -209,4 +210,35 @@ func TestRotationWithFramesPending(t *testing.T) {
 	k.ok(mustOpen(t, killed, Options{}).Close())
 	k.answered["late.0"], k.answered["late.1"] = false, false
 	k.onRecord(verify(t, killed), k.answered)
+}
+
+// TestSealedSegmentsAreReadOnlyAgain: a rotation that ended before it set the mode of the sealed segment is made good when the
+// log is opened, and when it is opened again after a failure. Else verify takes the segment for the active one.
+func TestSealedSegmentsAreReadOnlyAgain(t *testing.T) {
+	t.Parallel()
+	k := keepLog(t)
+	k.options.RetryEvery = time.Millisecond
+	k.append("a-1")
+	k.ok(k.log.Rotate(t.Context()))
+	path := segment.Path(k.data, 1)
+	readOnly := func() {
+		t.Helper()
+		info, err := os.Stat(path)
+		k.ok(err)
+		if mode := info.Mode().Perm(); mode != 0o400 {
+			t.Errorf("the mode is %o", mode)
+		}
+		k.ok(JudgeDirectory(k.data)) // beside the open log
+	}
+	k.ok(k.log.Close())
+	k.ok(os.Chmod(path, 0o600))
+	k.open()
+	readOnly()
+
+	k.ok(os.Chmod(path, 0o600))
+	k.ok(k.log.writer.order(t.Context(), func() error { _ = k.log.writer.fail(errors.New("the disk failed")); return nil }))
+	for !k.log.Status().OK {
+		time.Sleep(time.Millisecond)
+	}
+	readOnly()
 }

@@ -86,7 +86,20 @@ func (w *writer) openTail() (crashed bool, err error) {
 		w.accounts.reopen(a.charged, contentOf(s.Size, w.reader.Size()-s.First))
 		return nil
 	})
+	if err == nil {
+		makeReadOnly(all[:len(all)-1])
+	}
 	return !clean, err
+}
+
+// makeReadOnly gives sealed segments the mode of sealed segments again, by which verify tells them from the active one beside
+// a server. A rotation sets it last, so a crash, or a transaction that only seemed to fail, can come before.
+func makeReadOnly(sealed []*segment.File) {
+	for _, s := range sealed {
+		if info, err := os.Lstat(s.Path); err == nil && info.Mode().IsRegular() && info.Mode().Perm() != sealedMode {
+			_ = os.Chmod(s.Path, sealedMode) // a courtesy, as in rotate
+		}
+	}
 }
 
 // checkEdge holds the edge of a segment that has no checkpoint yet against the last one
