@@ -2,6 +2,7 @@ package decisionlog
 
 import (
 	"cmp"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -149,6 +150,32 @@ func groupsOf(name string) iter.Seq[string] {
 			yield(issuer)
 		}
 	}
+}
+
+// Room says whether something may be put on record for a caller now. The error is a
+// [*RoomError]; [Log.Append] says the same, later.
+func (l *Log) Room(caller string) error {
+	a := l.writer.accounts
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.room(a.name(caller))
+}
+
+// Limit sets by what callers are bounded from now on: Bytes, LeastAge and Share of a
+// retention. Without it no caller is bounded.
+func (l *Log) Limit(ctx context.Context, keep Retention) error {
+	w := l.writer
+	return w.order(ctx, func() error {
+		if keep != w.accounts.keep { // else all is counted, and reading it again would keep the writer
+			w.limit(keep)
+		}
+		return nil
+	})
+}
+
+// limit is the writer's part of it. The writer alone changes what the accounts keep.
+func (w *writer) limit(keep Retention) {
+	w.accounts.limit(keep, stretches(w.reader, keep, w.options.Now()))
 }
 
 // name is the account that a caller's records count toward: its own, and where there is no

@@ -3,11 +3,12 @@ package decisionlog
 import (
 	"context"
 	"fmt"
-	"policy-service/pdp/internal/decisionlog/record"
-	"policy-service/pdp/internal/decisionlog/segment"
 	"slices"
 
 	"golang.org/x/mod/sumdb/tlog"
+
+	"policy-service/pdp/internal/decisionlog/record"
+	"policy-service/pdp/internal/decisionlog/segment"
 )
 
 // Attest returns the record with an id if the log vouches for it: its line is what its
@@ -80,29 +81,6 @@ func (l *Log) signed(ctx context.Context, from uint64, w *segment.Walker) error 
 func (w *writer) tree(ctx context.Context) (e segment.Edge, err error) {
 	err = w.order(ctx, func() error { e = w.tail.Edge.Clone(); return nil })
 	return e, err
-}
-
-// Checkpoint makes a signed checkpoint now and returns it.
-func (l *Log) Checkpoint(ctx context.Context) (signed []byte, err error) {
-	return l.writer.signed(ctx, func(*tail) bool { return false })
-}
-
-// signed is the newest checkpoint if willDo accepts it, or one that is made now. The writer has
-// the newest checkpoint in memory: it was checked when the log was opened, or made since.
-func (w *writer) signed(ctx context.Context, willDo func(*tail) bool) (signed []byte, err error) {
-	err = w.order(ctx, func() error {
-		if !willDo(&w.tail) {
-			if err := w.transact(order{checkpoint: true}); err != nil {
-				return w.fail(err)
-			}
-		}
-		signed = w.tail.Note
-		return nil
-	})
-	if err != nil {
-		return nil, err // signed is the writer's still
-	}
-	return signed, nil
 }
 
 // Vouched goes over the administrative records of some events: the newest record of the first event for which the tree

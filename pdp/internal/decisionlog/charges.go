@@ -1,7 +1,6 @@
 package decisionlog
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -197,23 +196,6 @@ func weigh(entries []prepared) (weight int64) {
 	return weight
 }
 
-// Limit sets by what callers are bounded from now on: Bytes, LeastAge and Share of a
-// retention. Without it no caller is bounded.
-func (l *Log) Limit(ctx context.Context, keep Retention) error {
-	w := l.writer
-	return w.order(ctx, func() error {
-		if keep != w.accounts.keep { // else all is counted, and reading it again would keep the writer
-			w.limit(keep)
-		}
-		return nil
-	})
-}
-
-// limit is the writer's part of it. The writer alone changes what the accounts keep.
-func (w *writer) limit(keep Retention) {
-	w.accounts.limit(keep, stretches(w.reader, keep, w.options.Now()))
-}
-
 // stretches are the sealed segments that retention may not drop yet, oldest first. One that
 // cannot be read counts with its size toward no caller, so that the log goes on.
 func stretches(r *segment.Reader, keep Retention, now time.Time) (out []stretch) {
@@ -235,13 +217,4 @@ func stretches(r *segment.Reader, keep Retention, now time.Time) (out []stretch)
 	}
 	slices.Reverse(out)
 	return out
-}
-
-// Room says whether something may be put on record for a caller now. The error is a
-// [*RoomError]; [Log.Append] says the same, later.
-func (l *Log) Room(caller string) error {
-	a := l.writer.accounts
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.room(a.name(caller))
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"go.etcd.io/bbolt"
-	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
 
 	"policy-service/pdp/internal/decisionlog/format"
@@ -173,12 +172,6 @@ func (w *writer) fill(tx *bbolt.Tx, s *active, next *tail, o order, commit *Comm
 	return errors.Join(err, w.putHead(b.meta, s, next, o))
 }
 
-// signs reports whether the tree is to be signed, because so much or so long ago was written that is not.
-func (w *writer) signs(t *tail) bool {
-	c := &w.options.Checkpoints
-	return t.Edge.Size-t.Checkpointed >= uint64(c.Records) || t.Unsigned >= c.Bytes || time.Since(t.checkpointedAt) >= c.Every
-}
-
 // filling is a transaction that is being filled.
 type filling struct {
 	buckets
@@ -213,28 +206,6 @@ func (t *tail) at(now time.Time) (at time.Time, behind bool) {
 	}
 	t.Time = now
 	return now, false
-}
-
-// checkpoint signs the tree as it will be after this transaction.
-func (w *writer) checkpoint(b buckets, next *tail, now time.Time, nextKey *segment.Key) (err error) {
-	c := segment.Checkpoint{Origin: w.key.Name(), Size: next.Edge.Size}
-	c.Time, _ = next.at(now)
-	if c.Root, err = next.Edge.Root(); err != nil {
-		return err
-	}
-	signers := []note.Signer{w.key.Signer}
-	if nextKey != nil {
-		c.NextKey = nextKey.Public
-		signers = append(signers, nextKey.Signer)
-		if err := b.meta.Put([]byte(format.MetaKey), []byte(nextKey.Public)); err != nil {
-			return err
-		}
-	}
-	if err := c.Sign(signers...); err != nil {
-		return err
-	}
-	next.Note, next.Checkpointed, next.checkpointedAt, next.Unsigned = c.Note, c.Size, time.Now(), 0
-	return b.checkpoints.Put(c.Key(), c.Note)
 }
 
 // buckets are those of a segment that is written to. All but ids are written in

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"sync"
 	"time"
 
+	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/journal"
 	"policy-service/pdp/internal/decisionlog/segment"
 )
@@ -479,3 +481,31 @@ func (c *call) journal(b []byte, at time.Time) []byte {
 	}
 	return journal.AppendCall(b, &j)
 }
+
+// startJournal makes a journal, and names it in the active segment, together with what o says, before anything is
+// written to it. What any other had is filled by then, and no other counts.
+func (w *writer) startJournal(o order) error {
+	options := w.options.Journal
+	options.Key = w.key.Frames
+	j, err := journal.Create(w.journalDir(), options)
+	if err != nil {
+		return err
+	}
+	o.journal = &segment.Journaled{ID: j.ID()}
+	if err := w.transact(o); err != nil {
+		_ = j.Close()
+		return err
+	}
+	w.frames.resume(j)
+	return nil
+}
+
+// eraseJournal overwrites all of the journal. It is an order: all is filled then, and nothing is written meanwhile.
+func (w *writer) eraseJournal() error {
+	if err := w.frames.erase(); err != nil {
+		return w.fail(fmt.Errorf("the journal: %w", err))
+	}
+	return nil
+}
+
+func (w *writer) journalDir() string { return filepath.Join(w.data, format.LogDir) }

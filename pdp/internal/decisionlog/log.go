@@ -2,13 +2,29 @@
 // removed, moved or added later can be found. Call [Open], then [Log.Append]. To read alone,
 // call [segment.OpenReader], or [segment.Read] for a log as of a checkpoint.
 //
-// A record is a line of JSON. Its bytes are the leaf of a Merkle tree, whose
-// root is signed now and then: a checkpoint. Lines, tree and checkpoints stand
-// together in bbolt files, the segments, of which only the last is written to.
+// A record is a line of JSON. Its bytes are the leaf of a Merkle tree, whose root is signed at
+// intervals: a checkpoint. Lines, tree and checkpoints are stored together in bbolt files, the
+// segments. Only the last segment, the active one, is written to.
 //
-// Package format specifies the files. writer.go and commit.go write them, and tail.go opens them again. rotate.go seals
-// segments. removal.go takes content out of them. [segment.Reader] and [record.Recorded] read them, and all else
-// reads through these two: exports, reports and the index have rooms of their own.
+// Package format specifies the files, record says what a record is, and segment reads the files.
+// This package runs the log, on one road:
+//
+//   - [Log.Append] in log.go encodes entries (prepare.go) and charges their caller's account
+//     (accounts.go, and charges.go for what a segment stores of it).
+//   - Small calls join a frame of the journal, which makes them durable: frames.go. Large calls,
+//     and orders such as a rotation, wait in the queue of the writer: queue.go.
+//   - The writer's goroutine, writer.go, takes durable frames and queued calls, and commits them to
+//     the active segment, many in one transaction: commit.go.
+//   - A checkpoint is signed in checkpoint.go, and so is a new key.
+//   - A segment is sealed, and the next one begun, in rotate.go.
+//   - A log is opened, checked at its end, and closed in open.go.
+//   - After a crash, frames that only the journal has are replayed in recover.go; [journal.Read] leaves
+//     out an unfinished frame at the end. recover.go also reopens a log whose writing failed.
+//   - Content is removed in removal.go, for redactions (redact.go) and for retention (retain.go).
+//
+// The rest reads: read.go (ids, snapshots, tiles), query.go with terms.go (the index), attest.go
+// (records for which the signed tree vouches), copy.go and status.go. Exports and reports are
+// packages of their own.
 //
 // The package refuses to judge what it keeps: it masks nothing, and never serialises a line a
 // second time.
@@ -17,18 +33,14 @@ package decisionlog
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"time"
 
-	"policy-service/pdp/internal/boltfile"
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/index"
 	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/internal/decisionlog/segment"
-	"policy-service/pdp/internal/plainfile"
 )
 
 // Log is an open log: one writer, and all the reading of [segment.Reader].
@@ -58,100 +70,6 @@ func (l *Log) Before() time.Time { return l.before }
 
 // Unsigned are the records that this start found without a checkpoint and without a MAC, which are named now.
 func (l *Log) Unsigned() []record.UnsignedTail { return l.found }
-
-// Open opens the log in a data directory, or creates it. If its journal is damaged, the error is [ErrLost].
-func Open(data string, options Options) (*Log, error) {
-	return open(data, options, (*writer).replay)
-}
-
-// open opens the log. replay fills it with what its journal has, and returns how many records that were.
-func open(data string, options Options, replay func(*writer) (int, error)) (*Log, error) {
-	if options = options.withDefaults(); options.Mode != Strict && options.Mode != BestEffort {
-		return nil, fmt.Errorf("there is no mode %q: try %s or %s", options.Mode, Strict, BestEffort)
-	}
-	r := segment.NewReader(data)
-	l := &Log{Reader: r, data: data, writer: newWriter(r, data, options)}
-	l.index = index.New(data, l, index.Options{RetryEvery: options.RetryEvery, OnError: options.On.Failure})
-	l.writer.told.index = l.index
-	l.removals = removals{log: l, contents: map[uint64]int64{}}
-	if err := l.open(replay); err != nil {
-		l.abandon()
-		return nil, fmt.Errorf("opening the decision log: %w", err)
-	}
-	if c, err := r.CheckpointTo(r.Size()); err == nil {
-		l.writer.told.signed.Store(&c)
-	}
-	l.origin = l.writer.key.Name()
-	go l.writer.run()
-	err := errors.Join(l.index.Sweep(), l.removals.finish(context.Background()))
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("opening the decision log: %w", err), l.Close())
-	}
-	if options.Index {
-		l.index.Start()
-	}
-	return l, nil
-}
-
-func (l *Log) open(replay func(*writer) (int, error)) (err error) {
-	if err := os.MkdirAll(filepath.Join(l.data, format.LogDir), 0o700); err != nil {
-		return err
-	}
-	if err := l.takeLock(); err != nil {
-		return err
-	}
-	crashed, err := l.writer.openTail()
-	if err == nil {
-		err = l.writer.checkEdge()
-	}
-	if err == nil {
-		err = l.GoesOn()
-	}
-	if err != nil {
-		return err
-	}
-	doubt, had := l.writer.tail.doubt, l.writer.tail.Edge.Size
-	replayed, err := replay(l.writer)
-	if err != nil {
-		return err
-	}
-	l.before = l.writer.tail.Time
-	named := len(l.writer.tails)
-	calls := l.writer.settle()
-	l.found = l.writer.tails[named:]
-	if crashed || replayed > 0 || doubt != "" { // all that a crash left may be in the journal
-		calls = append(calls, l.writer.crashed(had, replayed))
-	}
-	if len(calls) > 0 {
-		if err := l.writer.transact(order{calls: calls}); err != nil {
-			return err
-		}
-	}
-	return l.writer.startJournal(order{})
-}
-
-// takeLock takes the lock of the log's directory. bbolt's own is on the active segment, and
-// would let a second writer in while the first one rotates.
-func (l *Log) takeLock() (err error) {
-	// One open for writing keeps a file system from being remounted.
-	if l.lock, err = plainfile.OpenFile(filepath.Join(l.data, format.LockFile), os.O_CREATE|os.O_RDONLY, 0o600); err != nil {
-		return err
-	}
-	if err = boltfile.Lock(l.lock, true, l.writer.options.LockTimeout); errors.Is(err, boltfile.ErrLocked) {
-		return segment.ErrLocked
-	}
-	return err
-}
-
-// abandon lets go of everything, whatever state it is in.
-func (l *Log) abandon() {
-	l.writer.letGo()
-	l.writer.frames.refuse(ErrClosed)
-	_ = l.Reader.Close()
-	if l.lock != nil {
-		_ = boltfile.Unlock(l.lock)
-	}
-}
 
 // Append puts entries on record, together or not at all. When it returns nil in strict mode they are
 // durable, and each read of the log finds them. If ctx ends first, or the error is ErrUnavailable, they
@@ -224,72 +142,4 @@ func (l *Log) Withdraw(ctx context.Context, tenant, caller string, w record.With
 // a caller waits for still, or gave up, may come later.
 func (l *Log) Flush(ctx context.Context) error {
 	return l.writer.order(ctx, func() error { return nil })
-}
-
-// What was answered is in the journal at first, and in the segments a moment later. These reads see
-// it at once: they wait until the segments have it, and fail if they cannot know.
-
-// Has reports whether there is a record with an id, or was. While the log cannot be written that is not known: the
-// record that failed last may be there or not.
-func (l *Log) Has(id string) (bool, error) {
-	if !l.Status().OK {
-		return false, segment.ErrUnavailable
-	}
-	_, err := l.ByID(id)
-	switch {
-	case err == nil, errors.Is(err, segment.ErrGone):
-		return true, nil
-	case errors.Is(err, segment.ErrNotFound):
-		return false, nil
-	}
-	return false, err
-}
-
-// ByID is [segment.Reader.ByID] of all that was answered.
-func (l *Log) ByID(id string) (record.Record, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), barrierWait)
-	defer cancel()
-	if err := l.barrier(ctx); err != nil {
-		return record.Record{}, err
-	}
-	return l.Reader.ByID(id)
-}
-
-// Find is [Log.ByID], which also finds the record that has the question of an id.
-func (l *Log) Find(id string) (record.Record, error) { return segment.FindQuestion(id, l.ByID) }
-
-// barrierWait is how long a read waits whose caller sets no end. To fill takes milliseconds, unless the disk hangs.
-const barrierWait = 10 * time.Second
-
-// barrier waits until the segments have all that was answered.
-func (l *Log) barrier(ctx context.Context) error { return l.writer.frames.barrier(ctx) }
-
-// Beyond waits until the log has more records than size. A follower of the log then
-// reads them with [segment.Reader.Records]. They are durable.
-func (l *Log) Beyond(ctx context.Context, size uint64) error {
-	for {
-		grown := *l.writer.told.grown.Load() // before the size is read: what comes after that closes this one
-		if l.Size() > size {
-			return nil
-		}
-		select {
-		case <-grown:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
-
-// Close writes what waits, makes a last checkpoint and closes the log.
-func (l *Log) Close() error {
-	w := l.writer
-	if !w.queue.close() {
-		<-w.life.done
-		return nil
-	}
-	l.index.Stop()
-	w.frames.end()
-	close(w.life.stop)
-	<-w.life.done
-	return errors.Join(w.finish(), l.Reader.Close(), boltfile.Unlock(l.lock))
 }

@@ -3,11 +3,12 @@ package decisionlog
 import (
 	"context"
 	"fmt"
-	"policy-service/pdp/internal/decisionlog/segment"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/semaphore"
+
+	"policy-service/pdp/internal/decisionlog/segment"
 )
 
 const (
@@ -52,6 +53,64 @@ type call struct {
 
 // queueLength is how many calls may wait; how many bytes is an option.
 const queueLength = 4096
+
+// offer hands over a call that no caller waits for, or counts it as dropped.
+func (w *writer) offer(c *call) error {
+	q := &w.queue
+	q.ending.RLock()
+	defer q.ending.RUnlock()
+	if q.closed {
+		w.accounts.giveBack(c)
+		return ErrClosed
+	}
+	c.size = min(c.size, w.options.QueueBytes)
+	if q.try(c) {
+		select {
+		case q.calls <- c:
+			return nil
+		default:
+			q.leave(c)
+		}
+	}
+	w.accounts.giveBack(c)
+	w.state.drop(len(c.entries), c.at)
+	return nil
+}
+
+// submit hands over a call and waits for its outcome.
+func (w *writer) submit(ctx context.Context, c *call) error {
+	c.waits, c.reply = true, make(chan error, 1) // so that the writer never waits for a caller that has gone
+	if err := w.admit(ctx, c); err != nil {
+		return err
+	}
+	if err := w.queue.put(ctx, c); err != nil {
+		w.queue.leave(c)
+		w.accounts.giveBack(c)
+		return err
+	}
+	select {
+	case err := <-c.reply:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", segment.ErrUnavailable, ctx.Err())
+	}
+}
+
+// admit waits until a call may wait for the writer, or for its frame.
+func (w *writer) admit(ctx context.Context, c *call) error {
+	c.size = min(c.size, w.options.QueueBytes)
+	err := w.queue.take(ctx, c)
+	if err != nil {
+		w.accounts.giveBack(c)
+		err = fmt.Errorf("%w: %w", segment.ErrUnavailable, err)
+	}
+	return err
+}
+
+// order makes the writer do something between two transactions, after all that was answered.
+func (w *writer) order(ctx context.Context, do func() error) error {
+	return w.submit(ctx, &call{do: func() error { return w.held(do) }})
+}
 
 // close closes the queue. It returns false if the queue was closed already.
 func (q *queue) close() bool {

@@ -59,6 +59,7 @@ import (
 // one before 4 a record from <size> on names it, and it takes its place. Until
 // then the segment is the file that was: verify accepts as a segment's file any that
 // these records name, in "digest" or in "replaces".
+
 // lockWait is how long a segment that another process holds is waited for.
 const lockWait = 2 * time.Second
 
@@ -275,6 +276,26 @@ func (r *removals) exchange(number uint64, next string) error {
 	}
 	err = r.log.index.Without(number, func() error { return r.log.replace(number, next) })
 	return errors.Join(err, old.Close(), plainfile.SyncDir(filepath.Dir(path)))
+}
+
+// replace puts a file in the place of a sealed segment, while no reader can open it. The file must hold the same meta and
+// hashes, and be durable. The new name is not durable yet.
+func (l *Log) replace(number uint64, next string) error {
+	q := &l.writer.queue
+	q.ending.RLock() // once the log is closed, another process may have its directory
+	defer q.ending.RUnlock()
+	if q.closed {
+		return ErrClosed
+	}
+	l.Opening.Lock()
+	defer l.Opening.Unlock()
+	all := l.Files()
+	for _, s := range all[:len(all)-1] { // the last one is the writer's
+		if s.Number == number {
+			return errors.Join(s.Close(), os.Rename(next, s.Path))
+		}
+	}
+	return fmt.Errorf("segment %d: %w", number, segment.ErrNotFound)
 }
 
 // digestOf is [segment.FileDigest] of a name.

@@ -3,12 +3,13 @@ package decisionlog
 import (
 	"context"
 	"fmt"
-	"policy-service/pdp/internal/decisionlog/format"
-	"policy-service/pdp/internal/decisionlog/record"
-	"policy-service/pdp/internal/decisionlog/segment"
 	"time"
 
 	"go.etcd.io/bbolt"
+
+	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
+	"policy-service/pdp/internal/decisionlog/segment"
 )
 
 // Retention says how long records are kept. The zero value keeps all.

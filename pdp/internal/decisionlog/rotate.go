@@ -52,6 +52,24 @@ func (w *writer) due(s *active) bool {
 	return err == nil && !idle
 }
 
+// Rotate seals the active segment, so that all that is on record now can be read by
+// others, and the segment can be rewritten. If writing fails meanwhile it
+// returns [segment.ErrUnavailable]; then the segment may be sealed.
+func (l *Log) Rotate(ctx context.Context) error {
+	var old *segment.File
+	err := l.writer.submit(ctx, &call{do: func() error {
+		if err := l.writer.unavailable(); err != nil {
+			return err
+		}
+		old = l.writer.active.File
+		return l.writer.rotate()
+	}})
+	if err != nil {
+		return err // old is the writer's still
+	}
+	return old.Retire() // if that is not yet done
+}
+
 // rotate seals the active segment and begins the next. If the next cannot be made, as on a full disk, the active one goes
 // on. Frames fly while it is made.
 func (w *writer) rotate() error {
@@ -78,6 +96,9 @@ func (w *writer) rotate() error {
 	w.options.On.Rotate()
 	return nil
 }
+
+// maxTails is how many a new segment names.
+const maxTails = 100
 
 // seal ends a segment, and begins the next.
 func (w *writer) seal(next *segment.File) error {
@@ -152,42 +173,4 @@ func (w *writer) removePrepared() error {
 		err = errors.Join(err, os.Remove(name))
 	}
 	return err
-}
-
-// Rotate seals the active segment, so that all that is on record now can be read by
-// others, and the segment can be rewritten. If writing fails meanwhile it
-// returns [segment.ErrUnavailable]; then the segment may be sealed.
-func (l *Log) Rotate(ctx context.Context) error {
-	var old *segment.File
-	err := l.writer.submit(ctx, &call{do: func() error {
-		if err := l.writer.unavailable(); err != nil {
-			return err
-		}
-		old = l.writer.active.File
-		return l.writer.rotate()
-	}})
-	if err != nil {
-		return err // old is the writer's still
-	}
-	return old.Retire() // if that is not yet done
-}
-
-// replace puts a file in the place of a sealed segment, while no reader can open it. The file must hold the same meta and
-// hashes, and be durable. The new name is not durable yet.
-func (l *Log) replace(number uint64, next string) error {
-	q := &l.writer.queue
-	q.ending.RLock() // once the log is closed, another process may have its directory
-	defer q.ending.RUnlock()
-	if q.closed {
-		return ErrClosed
-	}
-	l.Opening.Lock()
-	defer l.Opening.Unlock()
-	all := l.Files()
-	for _, s := range all[:len(all)-1] { // the last one is the writer's
-		if s.Number == number {
-			return errors.Join(s.Close(), os.Rename(next, s.Path))
-		}
-	}
-	return fmt.Errorf("segment %d: %w", number, segment.ErrNotFound)
 }

@@ -2,9 +2,10 @@ package decisionlog
 
 import (
 	"cmp"
-	"policy-service/pdp/internal/decisionlog/format"
 	"sync"
 	"time"
+
+	"policy-service/pdp/internal/decisionlog/format"
 )
 
 // Status is how a log is.

@@ -1,7 +1,6 @@
 package decisionlog
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -75,59 +74,6 @@ func newWriter(r *segment.Reader, data string, o Options) *writer {
 	grown := make(chan struct{})
 	w.told.grown.Store(&grown)
 	return w
-}
-
-// offer hands over a call that no caller waits for, or counts it as dropped.
-func (w *writer) offer(c *call) error {
-	q := &w.queue
-	q.ending.RLock()
-	defer q.ending.RUnlock()
-	if q.closed {
-		w.accounts.giveBack(c)
-		return ErrClosed
-	}
-	c.size = min(c.size, w.options.QueueBytes)
-	if q.try(c) {
-		select {
-		case q.calls <- c:
-			return nil
-		default:
-			q.leave(c)
-		}
-	}
-	w.accounts.giveBack(c)
-	w.state.drop(len(c.entries), c.at)
-	return nil
-}
-
-// submit hands over a call and waits for its outcome.
-func (w *writer) submit(ctx context.Context, c *call) error {
-	c.waits, c.reply = true, make(chan error, 1) // so that the writer never waits for a caller that has gone
-	if err := w.admit(ctx, c); err != nil {
-		return err
-	}
-	if err := w.queue.put(ctx, c); err != nil {
-		w.queue.leave(c)
-		w.accounts.giveBack(c)
-		return err
-	}
-	select {
-	case err := <-c.reply:
-		return err
-	case <-ctx.Done():
-		return fmt.Errorf("%w: %w", segment.ErrUnavailable, ctx.Err())
-	}
-}
-
-// admit waits until a call may wait for the writer, or for its frame.
-func (w *writer) admit(ctx context.Context, c *call) error {
-	c.size = min(c.size, w.options.QueueBytes)
-	err := w.queue.take(ctx, c)
-	if err != nil {
-		w.accounts.giveBack(c)
-		err = fmt.Errorf("%w: %w", segment.ErrUnavailable, err)
-	}
-	return err
 }
 
 // One transaction takes no more calls once it has so many bytes or records.
@@ -256,6 +202,26 @@ func (w *writer) serve(calls []*call) {
 	w.rotateIfDue()
 }
 
+func (w *writer) answer(calls []*call, err error) {
+	for _, c := range calls {
+		w.queue.leave(c)
+		if err != nil {
+			w.accounts.giveBack(c)
+		}
+		switch {
+		case c.waits:
+			if err != nil {
+				w.state.refuse(len(c.entries))
+			}
+			if c.reply != nil {
+				c.reply <- err
+			}
+		case err != nil:
+			w.state.drop(len(c.entries), c.at)
+		}
+	}
+}
+
 // held does something while no frame flies, and all that is durable is filled.
 func (w *writer) held(do func() error) error {
 	defer w.frames.release()
@@ -336,26 +302,6 @@ func (w *writer) unavailable() error {
 	return fmt.Errorf("%w: %w", segment.ErrUnavailable, w.failed)
 }
 
-func (w *writer) answer(calls []*call, err error) {
-	for _, c := range calls {
-		w.queue.leave(c)
-		if err != nil {
-			w.accounts.giveBack(c)
-		}
-		switch {
-		case c.waits:
-			if err != nil {
-				w.state.refuse(len(c.entries))
-			}
-			if c.reply != nil {
-				c.reply <- err
-			}
-		case err != nil:
-			w.state.drop(len(c.entries), c.at)
-		}
-	}
-}
-
 // own is a call with a record of the log's own. caller is "" if no caller asked for it.
 func (w *writer) own(caller, event string, about any) *call {
 	p, err := prepare(&record.Entry{
@@ -370,11 +316,6 @@ func (w *writer) own(caller, event string, about any) *call {
 	c := &call{entries: []prepared{p}, at: w.options.Now()}
 	c.weight = weigh(c.entries)
 	return c
-}
-
-// order makes the writer do something between two transactions, after all that was answered.
-func (w *writer) order(ctx context.Context, do func() error) error {
-	return w.submit(ctx, &call{do: func() error { return w.held(do) }})
 }
 
 // grow makes records visible, and wakes readers that wait for them.

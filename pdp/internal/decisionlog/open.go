@@ -2,6 +2,7 @@ package decisionlog
 
 import (
 	"cmp"
+	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
@@ -9,8 +10,6 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"strings"
-	"syscall"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -19,10 +18,106 @@ import (
 
 	"policy-service/pdp/internal/boltfile"
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/index"
+	"policy-service/pdp/internal/decisionlog/journal"
 	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/internal/plainfile"
 )
+
+// Open opens the log in a data directory, or creates it. If its journal is damaged, the error is [ErrLost].
+func Open(data string, options Options) (*Log, error) {
+	return open(data, options, (*writer).replay)
+}
+
+// open opens the log. replay fills it with what its journal has, and returns how many records that were.
+func open(data string, options Options, replay func(*writer) (int, error)) (*Log, error) {
+	if options = options.withDefaults(); options.Mode != Strict && options.Mode != BestEffort {
+		return nil, fmt.Errorf("there is no mode %q: try %s or %s", options.Mode, Strict, BestEffort)
+	}
+	r := segment.NewReader(data)
+	l := &Log{Reader: r, data: data, writer: newWriter(r, data, options)}
+	l.index = index.New(data, l, index.Options{RetryEvery: options.RetryEvery, OnError: options.On.Failure})
+	l.writer.told.index = l.index
+	l.removals = removals{log: l, contents: map[uint64]int64{}}
+	if err := l.open(replay); err != nil {
+		l.abandon()
+		return nil, fmt.Errorf("opening the decision log: %w", err)
+	}
+	if c, err := r.CheckpointTo(r.Size()); err == nil {
+		l.writer.told.signed.Store(&c)
+	}
+	l.origin = l.writer.key.Name()
+	go l.writer.run()
+	err := errors.Join(l.index.Sweep(), l.removals.finish(context.Background()))
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("opening the decision log: %w", err), l.Close())
+	}
+	if options.Index {
+		l.index.Start()
+	}
+	return l, nil
+}
+
+func (l *Log) open(replay func(*writer) (int, error)) (err error) {
+	if err := os.MkdirAll(filepath.Join(l.data, format.LogDir), 0o700); err != nil {
+		return err
+	}
+	if err := l.takeLock(); err != nil {
+		return err
+	}
+	crashed, err := l.writer.openTail()
+	if err == nil {
+		err = l.writer.checkEdge()
+	}
+	if err == nil {
+		err = l.GoesOn()
+	}
+	if err != nil {
+		return err
+	}
+	doubt, had := l.writer.tail.doubt, l.writer.tail.Edge.Size
+	replayed, err := replay(l.writer)
+	if err != nil {
+		return err
+	}
+	l.before = l.writer.tail.Time
+	named := len(l.writer.tails)
+	calls := l.writer.settle()
+	l.found = l.writer.tails[named:]
+	if crashed || replayed > 0 || doubt != "" { // all that a crash left may be in the journal
+		calls = append(calls, l.writer.crashed(had, replayed))
+	}
+	if len(calls) > 0 {
+		if err := l.writer.transact(order{calls: calls}); err != nil {
+			return err
+		}
+	}
+	return l.writer.startJournal(order{})
+}
+
+// takeLock takes the lock of the log's directory. bbolt's own is on the active segment, and
+// would let a second writer in while the first one rotates.
+func (l *Log) takeLock() (err error) {
+	// One open for writing keeps a file system from being remounted.
+	if l.lock, err = plainfile.OpenFile(filepath.Join(l.data, format.LockFile), os.O_CREATE|os.O_RDONLY, 0o600); err != nil {
+		return err
+	}
+	if err = boltfile.Lock(l.lock, true, l.writer.options.LockTimeout); errors.Is(err, boltfile.ErrLocked) {
+		return segment.ErrLocked
+	}
+	return err
+}
+
+// abandon lets go of everything, whatever state it is in.
+func (l *Log) abandon() {
+	l.writer.letGo()
+	l.writer.frames.refuse(ErrClosed)
+	_ = l.Reader.Close()
+	if l.lock != nil {
+		_ = boltfile.Unlock(l.lock)
+	}
+}
 
 // openTail opens the log for writing, and checks the end of it. The rest
 // was checked when it was the end, and verify checks all of it.
@@ -164,80 +259,51 @@ func randomOrigin() string {
 	return "policy-service/" + hex.EncodeToString(b[:])
 }
 
-// fail closes what is open after an error of writing, and returns what callers get. Until
-// [writer.recover] has gone well everything is refused: a file whose sync failed can read
-// differently from the page cache and from the disk.
-func (w *writer) fail(err error) error {
-	w.failed, w.tried = err, time.Now()
-	w.letGo()
-	w.state.fail(err, w.options.Now())
-	w.options.On.State(err)
-	w.frames.refuse(err)
-	return w.unavailable()
+// settle ends the doubt. It returns the record that names what was in doubt, which must be written next; nil if there was
+// nothing.
+func (w *writer) settle() []*call {
+	from, to, cause := w.unsignedFrom(), w.tail.Edge.Size, w.tail.doubt
+	w.tail.doubt = ""
+	if cause == "" || from >= to {
+		return nil
+	}
+	found := record.UnsignedTail{From: from, To: to - 1, Cause: cause}
+	w.tails = append(w.tails, found)
+	return []*call{w.own("", format.EventUnsigned, found)}
 }
 
-// letGo closes what the writer has open, whatever state it is in.
-func (w *writer) letGo() {
-	if s := w.active; s != nil {
-		_ = s.Close() // it failed already
-		boltfile.DropCache(s.Path)
+// unsignedFrom is the first record that no checkpoint covers. What is in front of a segment is signed.
+func (w *writer) unsignedFrom() uint64 { return max(w.active.First, w.tail.Checkpointed) }
+
+// crashed is the record of a start after a crash. size is how many records there were before the journal was read.
+func (w *writer) crashed(size uint64, replayed int) *call {
+	c, files := w.options.Checkpoints, int64(len(journal.Paths("")))
+	about := map[string]any{
+		"size":        size,
+		"cut_bytes":   c.Bytes + files*w.options.Journal.Limit(),
+		"cut_seconds": int64(c.Every.Seconds()),
 	}
-	w.active = nil
+	if replayed > 0 {
+		about["replayed"] = replayed
+	}
+	if signed := min(size, w.unsignedFrom()); signed > 0 {
+		about["signed"] = signed
+	}
+	return w.own("", format.EventCrash, about)
 }
 
-// recover opens the log again, as a new process would, and writes a record: that proves that
-// the disk takes what is written.
-func (w *writer) recover() {
-	if err := w.reopen(); err != nil {
-		_ = w.fail(err)
-		return
+// Close writes what waits, makes a last checkpoint and closes the log.
+func (l *Log) Close() error {
+	w := l.writer
+	if !w.queue.close() {
+		<-w.life.done
+		return nil
 	}
-	w.failed = nil
-	w.state.resume()
-	w.options.On.State(nil)
-}
-
-func (w *writer) reopen() error {
-	size, status, segments := w.reader.Size(), w.state.now(), len(w.reader.Files())
-	if err := w.openAgain(); err != nil {
-		return err
-	}
-	if len(w.reader.Files()) != segments { // what failed was the beginning of one, and it is there
-		w.limit(w.accounts.keep)
-	}
-	if now := w.reader.Size(); now < size {
-		return fmt.Errorf("%w: it had %d records and has %d", record.ErrDamaged, size, now)
-	}
-	if err := w.fillAgain(); err != nil {
-		return err
-	}
-	if err := w.transact(order{journal: &segment.Journaled{}}); err != nil {
-		return err
-	}
-	lost, refused := w.state.take()
-	about := lost.details(map[string]any{
-		"failed_at":  status.Since.UTC().Format(format.TimeLayout),
-		"resumed_at": w.options.Now().UTC().Format(format.TimeLayout),
-		"error":      classify(status.Err),
-		"refused":    refused,
-	})
-	// Nothing says that it resumed before there is a journal to answer with.
-	err := w.startJournal(order{calls: append(w.settle(), w.own("", format.EventResumed, about)), checkpoint: true})
-	if err != nil {
-		w.state.giveBack(lost)
-	}
-	return err
-}
-
-// openAgain keeps readers from opening the segment that the writer wants alone.
-func (w *writer) openAgain() error {
-	w.reader.Opening.Lock()
-	defer w.reader.Opening.Unlock()
-	for _, s := range w.reader.Files() {
-		_ = s.Close()
-	}
-	_, err := w.openTail()
-	return err
+	l.index.Stop()
+	w.frames.end()
+	close(w.life.stop)
+	<-w.life.done
+	return errors.Join(w.finish(), l.Reader.Close(), boltfile.Unlock(l.lock))
 }
 
 // finish ends the log in good order. If the log failed, it tries once more to open it.
@@ -262,24 +328,4 @@ func (w *writer) finish() error {
 	w.letGo()
 	w.frames.refuse(ErrClosed)
 	return err
-}
-
-// classify names an error without its text, which holds file names.
-func classify(err error) string {
-	if err == nil {
-		return "other"
-	}
-	for _, full := range []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EFBIG} {
-		if strings.Contains(err.Error(), full.Error()) { // bbolt keeps the text only
-			return "disk_full"
-		}
-	}
-	var errno syscall.Errno
-	switch {
-	case errors.Is(err, syscall.EROFS), errors.Is(err, syscall.EACCES), errors.Is(err, syscall.EPERM):
-		return "read_only"
-	case errors.As(err, &errno):
-		return "io"
-	}
-	return "other"
 }

@@ -5,10 +5,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
+	"syscall"
 	"time"
 
+	"policy-service/pdp/internal/boltfile"
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/journal"
+	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/internal/decisionlog/segment"
 )
 
@@ -135,6 +139,82 @@ func (w *writer) setAside() error {
 	return w.transact(order{journal: &segment.Journaled{}})
 }
 
+// fail closes what is open after an error of writing, and returns what callers get. Until
+// [writer.recover] has gone well everything is refused: a file whose sync failed can read
+// differently from the page cache and from the disk.
+func (w *writer) fail(err error) error {
+	w.failed, w.tried = err, time.Now()
+	w.letGo()
+	w.state.fail(err, w.options.Now())
+	w.options.On.State(err)
+	w.frames.refuse(err)
+	return w.unavailable()
+}
+
+// letGo closes what the writer has open, whatever state it is in.
+func (w *writer) letGo() {
+	if s := w.active; s != nil {
+		_ = s.Close() // it failed already
+		boltfile.DropCache(s.Path)
+	}
+	w.active = nil
+}
+
+// recover opens the log again, as a new process would, and writes a record: that proves that
+// the disk takes what is written.
+func (w *writer) recover() {
+	if err := w.reopen(); err != nil {
+		_ = w.fail(err)
+		return
+	}
+	w.failed = nil
+	w.state.resume()
+	w.options.On.State(nil)
+}
+
+func (w *writer) reopen() error {
+	size, status, segments := w.reader.Size(), w.state.now(), len(w.reader.Files())
+	if err := w.openAgain(); err != nil {
+		return err
+	}
+	if len(w.reader.Files()) != segments { // what failed was the beginning of one, and it is there
+		w.limit(w.accounts.keep)
+	}
+	if now := w.reader.Size(); now < size {
+		return fmt.Errorf("%w: it had %d records and has %d", record.ErrDamaged, size, now)
+	}
+	if err := w.fillAgain(); err != nil {
+		return err
+	}
+	if err := w.transact(order{journal: &segment.Journaled{}}); err != nil {
+		return err
+	}
+	lost, refused := w.state.take()
+	about := lost.details(map[string]any{
+		"failed_at":  status.Since.UTC().Format(format.TimeLayout),
+		"resumed_at": w.options.Now().UTC().Format(format.TimeLayout),
+		"error":      classify(status.Err),
+		"refused":    refused,
+	})
+	// Nothing says that it resumed before there is a journal to answer with.
+	err := w.startJournal(order{calls: append(w.settle(), w.own("", format.EventResumed, about)), checkpoint: true})
+	if err != nil {
+		w.state.giveBack(lost)
+	}
+	return err
+}
+
+// openAgain keeps readers from opening the segment that the writer wants alone.
+func (w *writer) openAgain() error {
+	w.reader.Opening.Lock()
+	defer w.reader.Opening.Unlock()
+	for _, s := range w.reader.Files() {
+		_ = s.Close()
+	}
+	_, err := w.openTail()
+	return err
+}
+
 // fillAgain is fillAll after writing failed. The segment may have some of the frames: it says up to which one.
 func (w *writer) fillAgain() error {
 	if on := w.tail.journal; on != (segment.Journaled{}) {
@@ -149,30 +229,22 @@ func (w *writer) fillAgain() error {
 	return w.fillAll(nil, false)
 }
 
-// startJournal makes a journal, and names it in the active segment, together with what o says, before anything is
-// written to it. What any other had is filled by then, and no other counts.
-func (w *writer) startJournal(o order) error {
-	options := w.options.Journal
-	options.Key = w.key.Frames
-	j, err := journal.Create(w.journalDir(), options)
-	if err != nil {
-		return err
+// classify names an error without its text, which holds file names.
+func classify(err error) string {
+	if err == nil {
+		return "other"
 	}
-	o.journal = &segment.Journaled{ID: j.ID()}
-	if err := w.transact(o); err != nil {
-		_ = j.Close()
-		return err
+	for _, full := range []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EFBIG} {
+		if strings.Contains(err.Error(), full.Error()) { // bbolt keeps the text only
+			return "disk_full"
+		}
 	}
-	w.frames.resume(j)
-	return nil
+	var errno syscall.Errno
+	switch {
+	case errors.Is(err, syscall.EROFS), errors.Is(err, syscall.EACCES), errors.Is(err, syscall.EPERM):
+		return "read_only"
+	case errors.As(err, &errno):
+		return "io"
+	}
+	return "other"
 }
-
-// eraseJournal overwrites all of the journal. It is an order: all is filled then, and nothing is written meanwhile.
-func (w *writer) eraseJournal() error {
-	if err := w.frames.erase(); err != nil {
-		return w.fail(fmt.Errorf("the journal: %w", err))
-	}
-	return nil
-}
-
-func (w *writer) journalDir() string { return filepath.Join(w.data, format.LogDir) }

@@ -1,0 +1,149 @@
+package decisionlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"go.etcd.io/bbolt"
+	"golang.org/x/mod/sumdb/note"
+
+	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/segment"
+	"policy-service/pdp/internal/plainfile"
+)
+
+// Checkpoint makes a signed checkpoint now and returns it.
+func (l *Log) Checkpoint(ctx context.Context) (signed []byte, err error) {
+	return l.writer.signed(ctx, func(*tail) bool { return false })
+}
+
+// signed is the newest checkpoint if willDo accepts it, or one that is made now. The writer has
+// the newest checkpoint in memory: it was checked when the log was opened, or made since.
+func (w *writer) signed(ctx context.Context, willDo func(*tail) bool) (signed []byte, err error) {
+	err = w.order(ctx, func() error {
+		if !willDo(&w.tail) {
+			if err := w.transact(order{checkpoint: true}); err != nil {
+				return w.fail(err)
+			}
+		}
+		signed = w.tail.Note
+		return nil
+	})
+	if err != nil {
+		return nil, err // signed is the writer's still
+	}
+	return signed, nil
+}
+
+// signs reports whether the tree is to be signed, because so much or so long ago was written that is not.
+func (w *writer) signs(t *tail) bool {
+	c := &w.options.Checkpoints
+	return t.Edge.Size-t.Checkpointed >= uint64(c.Records) || t.Unsigned >= c.Bytes || time.Since(t.checkpointedAt) >= c.Every
+}
+
+// checkpoint signs the tree as it will be after this transaction.
+func (w *writer) checkpoint(b buckets, next *tail, now time.Time, nextKey *segment.Key) (err error) {
+	c := segment.Checkpoint{Origin: w.key.Name(), Size: next.Edge.Size}
+	c.Time, _ = next.at(now)
+	if c.Root, err = next.Edge.Root(); err != nil {
+		return err
+	}
+	signers := []note.Signer{w.key.Signer}
+	if nextKey != nil {
+		c.NextKey = nextKey.Public
+		signers = append(signers, nextKey.Signer)
+		if err := b.meta.Put([]byte(format.MetaKey), []byte(nextKey.Public)); err != nil {
+			return err
+		}
+	}
+	if err := c.Sign(signers...); err != nil {
+		return err
+	}
+	next.Note, next.Checkpointed, next.checkpointedAt, next.Unsigned = c.Note, c.Size, time.Now(), 0
+	return b.checkpoints.Put(c.Key(), c.Note)
+}
+
+// putHead puts the head of a segment at the end of a transaction. In doubt it has none: nothing may vouch for what is
+// there before it is named.
+func (w *writer) putHead(meta *bbolt.Bucket, s *active, next *tail, o order) error {
+	if next.doubt != "" {
+		return meta.Delete([]byte(format.MetaHead))
+	}
+	by := &w.key
+	if o.nextKey != nil {
+		by = o.nextKey
+	}
+	head, err := by.HeadOf(s.Number, next.Edge, meta)
+	if err != nil {
+		return err
+	}
+	return meta.Put([]byte(format.MetaHead), head)
+}
+
+// sign keeps the newest checkpoint for [Log.Signed].
+func (t *told) sign(note []byte) {
+	if c, err := segment.ParseCheckpoint(note, nil); err == nil { // it is the writer's own
+		t.signed.Store(&c)
+	}
+}
+
+// keepCheckpoint keeps the newest checkpoint outside of the segments. It is not synced, and may fail: a start that finds an
+// older one, or none, accepts a shorter log.
+func keepCheckpoint(data string, signed []byte) {
+	name := filepath.Join(data, format.CheckpointFile)
+	_ = os.Remove(name + ".new") // it may be a pipe, which would hold up the writer
+	f, err := os.OpenFile(name+".new", os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return
+	}
+	_, err = f.Write(signed)
+	if errors.Join(err, f.Close()) == nil {
+		_ = os.Rename(name+".new", name)
+	}
+}
+
+// KeepWitnessed keeps a checkpoint for [segment.Reader.Witnessed].
+func (l *Log) KeepWitnessed(signed []byte) error {
+	return plainfile.Replace(filepath.Join(l.data, format.WitnessedFile), signed)
+}
+
+// RotateKey signs a new key in, and returns its public half. caller goes on record as the one who
+// asked for it, and may be "".
+func (l *Log) RotateKey(ctx context.Context, caller string) (public string, err error) {
+	err = l.writer.order(ctx, func() (err error) {
+		public, err = l.writer.rotateKey(caller)
+		return err
+	})
+	if err != nil {
+		return "", err // public is the writer's still
+	}
+	return public, nil
+}
+
+// rotateKey keeps the new key on disk before it is on record, and puts it in
+// force after: a crash in between is mended by openKey.
+func (w *writer) rotateKey(caller string) (string, error) {
+	next, err := segment.NewKey(w.key.Name())
+	if err != nil {
+		return "", err
+	}
+	name := filepath.Join(w.data, format.NextKeyFile)
+	if err := plainfile.Replace(name, []byte(next.Private+"\n")); err != nil {
+		return "", err
+	}
+	record := w.own(caller, format.EventKeyRotated, map[string]any{"old": w.key.Public, "new": next.Public})
+	if err := w.transact(order{calls: []*call{record}, checkpoint: true, nextKey: &next}); err != nil {
+		return "", w.fail(err)
+	}
+	w.key, w.active.Key = next, next.Public
+	w.frames.rekey(next.Frames)
+	err = errors.Join(segment.Rename(name, filepath.Join(w.data, format.KeyFile)), segment.PublishKey(w.data, next.Public))
+	if err != nil {
+		return "", fmt.Errorf("the new key is in force, but not yet in its file; it is put there at the next start: %w", err)
+	}
+	return next.Public, nil
+}

@@ -1,0 +1,197 @@
+package decisionlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"golang.org/x/mod/sumdb/tlog"
+
+	"policy-service/pdp/internal/decisionlog/record"
+	"policy-service/pdp/internal/decisionlog/segment"
+)
+
+// What was answered is in the journal at first, and in the segments a moment later. These reads see
+// it at once: they wait until the segments have it, and fail if they cannot know.
+
+// Has reports whether there is a record with an id, or was. While the log cannot be written that is not known: the
+// record that failed last may be there or not.
+func (l *Log) Has(id string) (bool, error) {
+	if !l.Status().OK {
+		return false, segment.ErrUnavailable
+	}
+	_, err := l.ByID(id)
+	switch {
+	case err == nil, errors.Is(err, segment.ErrGone):
+		return true, nil
+	case errors.Is(err, segment.ErrNotFound):
+		return false, nil
+	}
+	return false, err
+}
+
+// ByID is [segment.Reader.ByID] of all that was answered.
+func (l *Log) ByID(id string) (record.Record, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), barrierWait)
+	defer cancel()
+	if err := l.barrier(ctx); err != nil {
+		return record.Record{}, err
+	}
+	return l.Reader.ByID(id)
+}
+
+// Find is [Log.ByID], which also finds the record that has the question of an id.
+func (l *Log) Find(id string) (record.Record, error) { return segment.FindQuestion(id, l.ByID) }
+
+// barrierWait is how long a read waits whose caller sets no end. To fill takes milliseconds, unless the disk hangs.
+const barrierWait = 10 * time.Second
+
+// barrier waits until the segments have all that was answered.
+func (l *Log) barrier(ctx context.Context) error { return l.writer.frames.barrier(ctx) }
+
+// Beyond waits until the log has more records than size. A follower of the log then
+// reads them with [segment.Reader.Records]. They are durable.
+func (l *Log) Beyond(ctx context.Context, size uint64) error {
+	for {
+		grown := *l.writer.told.grown.Load() // before the size is read: what comes after that closes this one
+		if l.Size() > size {
+			return nil
+		}
+		select {
+		case <-grown:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// Snapshot is the log as of its newest checkpoint.
+func (l *Log) Snapshot() (*segment.Snapshot, error) {
+	last, err := l.CheckpointTo(l.Size())
+	if err != nil {
+		return nil, err
+	}
+	return l.SnapshotTo(last)
+}
+
+// Settled is a snapshot that [Log.At] can give again, the very same, until some of its
+// content is removed. It ends before every removal that is under way, because a record
+// that is being removed can be there in one read and gone in the next.
+func (l *Log) Settled() (*segment.Snapshot, error) {
+	last, err := l.CheckpointTo(l.Size())
+	if err != nil {
+		return nil, err
+	}
+	// In this order: if a removal began before the checkpoint was read, its new file is
+	// still here, or the removal is done.
+	before, err := l.RemovalsBegan()
+	if err != nil {
+		return nil, err
+	}
+	if before < last.Size {
+		if last, err = l.CheckpointTo(before); err != nil {
+			return nil, err
+		}
+	}
+	return l.Watched(last)
+}
+
+// At is the log as it was at a moment. It returns [segment.ErrNotFound] if there was no such
+// moment. If content was removed since, reading the snapshot fails with [segment.ErrChanged].
+func (l *Log) At(m segment.Moment) (*segment.Snapshot, error) {
+	if m.Size == 0 {
+		return nil, segment.ErrNotFound
+	}
+	c, err := l.CheckpointAt(m)
+	if err != nil {
+		return nil, err
+	}
+	return l.Watched(c)
+}
+
+// tileWidth is how many hashes a whole tile has.
+const tileWidth = 256
+
+// Signed is the newest checkpoint. It is durable, and so are its records. It is in memory: nothing is read, made or
+// signed. The error is [segment.ErrNotFound] if the log has none yet.
+func (l *Log) Signed() (segment.Checkpoint, error) {
+	if c := l.writer.told.signed.Load(); c != nil {
+		return *c, nil
+	}
+	return segment.Checkpoint{}, fmt.Errorf("%w: there is no checkpoint yet", segment.ErrNotFound)
+}
+
+// Tile is the hashes of a tile of C2SP tlog-tiles, one behind the other. The error is [segment.ErrNotFound] if the checkpoint
+// [Log.Signed] does not cover all of them.
+func (l *Log) Tile(t tlog.Tile) ([]byte, error) {
+	signed, err := l.Signed()
+	if err != nil {
+		return nil, err
+	}
+	if t.H != 8 || t.L < 0 || t.N < 0 || t.W < 1 || t.W > tileWidth {
+		return nil, fmt.Errorf("%w: there is no tile %s", segment.ErrNotFound, t.Path())
+	}
+	hashes := signed.Size >> (t.H * t.L) // on this level
+	if uint64(t.N) > hashes/tileWidth || uint64(t.N)*tileWidth+uint64(t.W) > hashes {
+		return nil, fmt.Errorf("%w: the checkpoint of %d records does not cover tile %s", segment.ErrNotFound, signed.Size, t.Path())
+	}
+	all := t
+	all.W = int(min(tileWidth, hashes-uint64(t.N)*tileWidth))
+	data, err := l.tiles.read(all, tlog.HashReaderFunc(l.Glance))
+	if err != nil {
+		return nil, err
+	}
+	return data[:t.W*tlog.HashSize], nil
+}
+
+// tiles keeps tiles that were read: above the lowest level, hashes stand far apart, in many segments. It keeps at least
+// the newest tilesKept, and at most twice as many. The zero value is empty.
+type tiles struct {
+	mu       sync.Mutex
+	now, old map[tlog.Tile][]byte // by tile, as if it was whole
+}
+
+const tilesKept = 64
+
+// read is a tile. What is there of it already is not read again. The caller must not write to it.
+func (t *tiles) read(tile tlog.Tile, r tlog.HashReader) ([]byte, error) {
+	whole := tile
+	whole.W = tileWidth
+	data := t.get(whole)
+	n := len(data) / tlog.HashSize
+	if n >= tile.W {
+		return data, nil
+	}
+	indexes := make([]int64, 0, tile.W)
+	for i := n; i < tile.W; i++ {
+		indexes = append(indexes, tlog.StoredHashIndex(tile.H*tile.L, tile.N*tileWidth+int64(i)))
+	}
+	hashes, err := r.ReadHashes(indexes)
+	if err != nil {
+		return nil, err
+	}
+	data = append(data[:len(data):len(data)], segment.JoinHashes(hashes)...)
+	t.put(whole, data)
+	return data, nil
+}
+
+func (t *tiles) get(whole tlog.Tile) []byte {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	data, found := t.now[whole]
+	if !found {
+		data = t.old[whole]
+	}
+	return data
+}
+
+func (t *tiles) put(whole tlog.Tile, data []byte) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.now == nil || len(t.now) >= tilesKept {
+		t.now, t.old = map[tlog.Tile][]byte{}, t.now
+	}
+	t.now[whole] = data
+}
