@@ -44,6 +44,8 @@ const maxKept = 1 << 30
 // BundlesDir is where the files of bundles are kept, below the data directory.
 const BundlesDir = "log/bundles"
 
+func BundlesPath(data string) string { return filepath.Join(data, filepath.FromSlash(BundlesDir)) }
+
 // OpenBundles opens the store in a data directory, and makes it where there is none.
 func OpenBundles(data string) (*Bundles, error) {
 	dir := BundlesPath(data)
@@ -72,6 +74,16 @@ func (b *Bundles) Put(files map[string][]byte) (digest string, err error) {
 		return "", err
 	}
 	return digest, nil
+}
+
+// keep writes content under its hash and an ending, unless it is there already, whole.
+func (b *Bundles) keep(content []byte, ending string) error {
+	sum := sha256.Sum256(content)
+	name := hex.EncodeToString(sum[:])
+	if kept, err := b.read(name, ending); err == nil && bytes.Equal(kept, content) {
+		return nil
+	}
+	return plainfile.Replace(filepath.Join(b.dir, name+ending), content)
 }
 
 // BundleList is the list of the files of a bundle, as its digest is made of.
@@ -104,16 +116,6 @@ func CutFiles(files map[string][]byte, tenants []string) map[string][]byte {
 
 // listEnding ends the name of a list.
 const listEnding = ".list"
-
-// keep writes content under its hash and an ending, unless it is there already, whole.
-func (b *Bundles) keep(content []byte, ending string) error {
-	sum := sha256.Sum256(content)
-	name := hex.EncodeToString(sum[:])
-	if kept, err := b.read(name, ending); err == nil && bytes.Equal(kept, content) {
-		return nil
-	}
-	return plainfile.Replace(filepath.Join(b.dir, name+ending), content)
-}
 
 // Files returns the files of a bundle that a record names, by path. Content that is
 // not what its name says is an error, never returned.
@@ -171,5 +173,3 @@ func (b *Bundles) read(name, ending string) ([]byte, error) {
 	}
 	return content, nil
 }
-
-func BundlesPath(data string) string { return filepath.Join(data, filepath.FromSlash(BundlesDir)) }

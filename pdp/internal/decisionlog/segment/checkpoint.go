@@ -1,15 +1,26 @@
 package segment
 
 import (
+	"bytes"
+	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
-	"policy-service/pdp/internal/decisionlog/format"
+	"io/fs"
+	"iter"
+	"math"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
 
+	"go.etcd.io/bbolt"
 	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
+
+	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
+	"policy-service/pdp/internal/plainfile"
 )
 
 // Checkpoint is a signed checkpoint with what it says.
@@ -86,4 +97,138 @@ func parseCheckpointText(text string) (c Checkpoint, err error) {
 		}
 	}
 	return c, nil
+}
+
+// Checkpoints yields the stored checkpoints with a size from one to another,
+// both included, in order.
+func (r *Reader) Checkpoints(ctx context.Context, from, to uint64) iter.Seq2[Checkpoint, error] {
+	return func(yield func(Checkpoint, error) bool) {
+		for _, s := range r.Files() {
+			after := append(Number(from), make([]byte, 8)...)
+			for more := true; more; {
+				var some []Checkpoint
+				err := r.View(s, func(tx *bbolt.Tx) (err error) {
+					some, after, err = someCheckpoints(tx, after, to)
+					return err
+				})
+				more = len(some) == MostRecords
+				if err = errors.Join(err, MayGoOn(ctx)); err != nil {
+					yield(Checkpoint{}, err)
+					return
+				}
+				for _, c := range some {
+					if !yield(c, nil) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
+
+// someCheckpoints reads a few, from a key, and returns the key to go on with.
+func someCheckpoints(tx *bbolt.Tx, after []byte, to uint64) (out []Checkpoint, next []byte, err error) {
+	c := tx.Bucket([]byte(format.BucketCheckpoints)).Cursor()
+	for k, v := c.Seek(after); k != nil && len(out) < MostRecords; k, v = c.Next() {
+		checkpoint, err := ParseCheckpoint(bytes.Clone(v), nil)
+		if err != nil {
+			return out, after, fmt.Errorf("%w: %w", record.ErrDamaged, err)
+		}
+		if checkpoint.Size > to {
+			break
+		}
+		out, after = append(out, checkpoint), append(bytes.Clone(k), 0)
+	}
+	return out, after, nil
+}
+
+// LastCheckpoint is the newest stored checkpoint. It counts even if it covers more records
+// than there are: then it is the evidence that the end of the log was cut off. If a segment
+// cannot be read, neither can what it says.
+func (r *Reader) LastCheckpoint() (Checkpoint, error) { return r.CheckpointTo(math.MaxUint64) }
+
+// checkpointTo is the newest stored checkpoint of no more than so many records. While writing
+// fails the active segment is closed. Then it is the newest one of the sealed segments, which
+// are there to be read, unless size leaves none out.
+func (r *Reader) CheckpointTo(size uint64) (last Checkpoint, err error) {
+	none := fmt.Errorf("%w: there is no checkpoint yet", ErrNotFound)
+	err = r.newestFirst(none, size == math.MaxUint64, func(tx *bbolt.Tx) (found bool, err error) {
+		c := tx.Bucket([]byte(format.BucketCheckpoints)).Cursor()
+		for k, v := c.Last(); k != nil; k, v = c.Prev() {
+			if n, ok := ReadNumber(k[:min(8, len(k))]); !ok || n <= size {
+				last, err = ParseCheckpoint(bytes.Clone(v), nil)
+				return true, err
+			}
+		}
+		return false, nil
+	})
+	return last, err
+}
+
+// checkpointAt returns the checkpoint of a moment.
+func (r *Reader) CheckpointAt(m Moment) (c Checkpoint, err error) {
+	s, err := r.FileOf(m.Size - 1)
+	if err != nil {
+		return c, err
+	}
+	err = r.View(s, func(tx *bbolt.Tx) (err error) {
+		stored := tx.Bucket([]byte(format.BucketCheckpoints)).Get(Checkpoint{Size: m.Size, Time: m.Time}.Key())
+		if stored == nil {
+			return fmt.Errorf("%w: no checkpoint of that size and time", ErrNotFound)
+		}
+		c, err = ParseCheckpoint(bytes.Clone(stored), nil)
+		return err
+	})
+	return c, err
+}
+
+// Witnessed is the newest checkpoint that enough witnesses cosigned, with their lines. It is one of this log: one of
+// its keys signed it, and its tree is a beginning of the log's. The error is [ErrNotFound] if there is none. A checkpoint comes
+// with [ErrForked], too.
+func (r *Reader) Witnessed() (Checkpoint, error) {
+	signed, err := plainfile.Read(filepath.Join(r.data, format.WitnessedFile), format.MaxCheckpointBytes)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Checkpoint{}, fmt.Errorf("%w: witnesses have cosigned no checkpoint", ErrNotFound)
+	}
+	if err != nil {
+		return Checkpoint{}, err
+	}
+	c, err := r.OfThisLog(signed)
+	if err != nil {
+		return Checkpoint{}, fmt.Errorf("%s: %w", format.WitnessedFile, err)
+	}
+	if err := r.Continues(c); err != nil {
+		return c, fmt.Errorf("%s: %w", format.WitnessedFile, err)
+	}
+	return c, nil
+}
+
+// OfThisLog reads a checkpoint that one of the log's keys signed.
+func (r *Reader) OfThisLog(signed []byte) (Checkpoint, error) {
+	keys, err := VerifierKeys(r.data)
+	if err != nil {
+		return Checkpoint{}, err
+	}
+	var verifiers []note.Verifier
+	for _, key := range keys {
+		if v, err := note.NewVerifier(key); err == nil {
+			verifiers = append(verifiers, v)
+		}
+	}
+	return ParseCheckpoint(signed, note.VerifierList(verifiers...))
+}
+
+// ErrForked is the error of a checkpoint that was signed for another history.
+var ErrForked = errors.New("the checkpoint is not of this log's history")
+
+// Continues returns an error if the log does not begin with the records of a checkpoint.
+func (r *Reader) Continues(c Checkpoint) error {
+	if c.Size > r.Size() {
+		return fmt.Errorf("%w: it covers %d records, and here are %d", ErrForked, c.Size, r.Size())
+	}
+	root, err := tlog.TreeHash(int64(c.Size), r)
+	if err == nil && root != c.Root {
+		err = fmt.Errorf("%w: the first %d records are others", ErrForked, c.Size)
+	}
+	return err
 }

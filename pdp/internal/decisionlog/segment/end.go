@@ -2,9 +2,11 @@ package segment
 
 import (
 	"bytes"
+	"crypto/hmac"
+	"crypto/sha256"
 	"errors"
 	"fmt"
-	"math/bits"
+	"strconv"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -13,6 +15,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/journal"
 	"policy-service/pdp/internal/decisionlog/record"
 )
 
@@ -91,18 +94,104 @@ func TimeOf(line []byte) (time.Time, bool) {
 	return at, err == nil
 }
 
-// edgeBefore reads the edge that a segment begins with.
-func EdgeBefore(tx *bbolt.Tx, first uint64) (Edge, error) {
-	hashes, err := splitHashes(tx.Bucket([]byte(format.BucketMeta)).Get([]byte(format.MetaEdge)))
-	if err == nil && len(hashes) != bits.OnesCount64(first) {
-		err = fmt.Errorf("%w: its edge has %d hashes, and it begins with record %d", record.ErrDamaged, len(hashes), first)
+// The causes of an unsigned tail.
+const (
+	unsignedMissing = "missing" // the segment has lost its head
+	unsignedWrong   = "wrong"   // its head is of something else, or of another key
+)
+
+// doubt compares the head of a segment with the one that the key makes. It returns the cause if the head is not the writer's.
+func (k *Key) Doubt(segment uint64, e Edge, meta *bbolt.Bucket) (cause string, err error) {
+	want, err := k.HeadOf(segment, e, meta)
+	if err != nil {
+		return "", err
 	}
-	return Edge{first, hashes}, err
+	switch has := meta.Get([]byte(format.MetaHead)); {
+	case hmac.Equal(has, want):
+		return "", nil
+	case has != nil:
+		return unsignedWrong, nil
+	}
+	return unsignedMissing, nil
 }
 
-// segmentHashes reads hashes from one segment alone: those before it from
-// its edge.
-func segmentHashes(tx *bbolt.Tx, first uint64) (tlog.HashReader, error) {
-	before, err := EdgeBefore(tx, first)
-	return before.Then(StoredHashes(tx)), err
+// headOf is the MAC of a segment, as format.go specifies it.
+func (k *Key) HeadOf(segment uint64, e Edge, meta *bbolt.Bucket) ([]byte, error) {
+	root, err := e.Root()
+	version, journal := meta.Get([]byte(format.MetaFormat)), meta.Get([]byte(format.MetaJournal))
+	m := hmac.New(sha256.New, k.head[:])
+	for _, part := range [][]byte{Number(segment), Number(e.Size), root[:], Number(uint64(len(version))), version, Number(uint64(len(journal))), journal} {
+		_, _ = m.Write(part)
+	}
+	last := byte(0)
+	if IsClean(meta, e.Size) {
+		last = 1
+	}
+	_, _ = m.Write([]byte{last})
+	_, _ = m.Write(meta.Get([]byte(format.MetaKeys)))
+	return m.Sum(nil), err
+}
+
+// isClean reports whether a log of so many records was closed in good order.
+func IsClean(meta *bbolt.Bucket, size uint64) bool {
+	clean, _ := ReadNumber(meta.Get([]byte(format.MetaClean)))
+	return clean == size && meta.Get([]byte(format.MetaJournal)) == nil
+}
+
+// readTails reads the tails that a segment names, and those before it.
+func ReadTails(tx *bbolt.Tx) (all []record.UnsignedTail) {
+	c := tx.Bucket([]byte(format.BucketRecords)).Cursor()
+	for k, line := c.First(); k != nil; k, line = c.Next() {
+		if !bytes.Contains(line, []byte(`"`+format.EventUnsigned)) {
+			continue
+		}
+		if r, err := record.Parse(line); err == nil {
+			all = append(all, r.UnsignedTails()...)
+		}
+	}
+	return all
+}
+
+// journaled names the journal that may have records which the log's segment has not, and the last frame that the
+// segment has. The zero value is none.
+type Journaled struct {
+	ID     journal.ID
+	Number uint64
+	// aside is the time, in Unix nanoseconds, that the names of its files are to get. If it is set, the segment has
+	// what could be read of the journal.
+	Aside int64
+}
+
+// put says it in a segment.
+func (j Journaled) Put(meta *bbolt.Bucket) error {
+	if j == (Journaled{}) {
+		return errors.Join(
+			meta.Put([]byte(format.MetaFormat), strconv.AppendInt(nil, format.Version, 10)),
+			meta.Delete([]byte(format.MetaJournal)))
+	}
+	value := append(j.ID[:], Number(j.Number)...)
+	if j.Aside != 0 {
+		value = append(value, Number(uint64(j.Aside))...)
+	}
+	return errors.Join(
+		meta.Put([]byte(format.MetaFormat), strconv.AppendInt(nil, format.VersionJournaled, 10)),
+		meta.Put([]byte(format.MetaJournal), value))
+}
+
+// readJournaled reads what put wrote: the format of a segment, and its journal.
+func ReadJournaled(version, value []byte) (j Journaled, err error) {
+	if string(version) != strconv.Itoa(format.VersionJournaled) {
+		return j, nil
+	}
+	n := len(j.ID)
+	if len(value) != n+8 && len(value) != n+16 {
+		return j, fmt.Errorf("%w: it does not say which journal it has records in", record.ErrDamaged)
+	}
+	copy(j.ID[:], value)
+	j.Number, _ = ReadNumber(value[n : n+8])
+	if len(value) > n+8 {
+		at, _ := ReadNumber(value[n+8:])
+		j.Aside = int64(at)
+	}
+	return j, nil
 }

@@ -120,73 +120,6 @@ func (r *Reader) look(s *File) (end uint64, err error) {
 	return end, inFile(err, s.Path)
 }
 
-// Unfilled is what only the journal of a log has, because a crash left it there: answered, and in no segment. The next
-// start of the server puts it on record, if nothing is damaged.
-type Unfilled struct {
-	Records uint64 `json:"records"`          // that can be read
-	Damage  string `json:"damage,omitempty"` // what is damaged; then more records may be lost, and no server starts
-}
-
-// look asks the journal of a segment. Without the private key it does not say who wrote the frames.
-func (u *Unfilled) look(data string, s *File) error {
-	on := s.Journal
-	if *u = (Unfilled{}); on == (Journaled{}) || on.Aside != 0 {
-		return nil
-	}
-	var key *journal.Key
-	if k, _, err := keyInForce(data, s.Key); err == nil {
-		key = &k.Frames
-	}
-	read, err := journal.Read(filepath.Join(data, format.LogDir), on.ID, on.Number, key)
-	if damage := (*journal.Damage)(nil); errors.As(err, &damage) {
-		u.Damage = damage.Error()
-	} else if err != nil {
-		return err
-	}
-	u.Records = journal.Records(read)
-	return nil
-}
-
-// Unfilled is what only the journal has. It is nil if there is no such thing, or nobody can tell, because a server is
-// running.
-func (r *Reader) Unfilled() *Unfilled {
-	if r.Partial() || r.unfilled == nil || *r.unfilled == (Unfilled{}) {
-		return nil
-	}
-	return r.unfilled
-}
-
-// open opens a sealed segment. Once one was looked through it is not again, as long as it
-// is the same file.
-func (r *Reader) open(s *File) error {
-	use, info := boltfile.ToRead, s.sound
-	if named, err := os.Stat(s.Path); err == nil && unchanged(named, s.sound) {
-		use = boltfile.ToReadAgain
-	}
-	db, err := OpenFile(s.Path, use, bbolt.Options{
-		Timeout: readerWait,
-		OpenFile: func(name string, flag int, mode os.FileMode) (*os.File, error) {
-			f, err := plainfile.OpenFile(name, flag, mode)
-			if err == nil && use == boltfile.ToRead { // the name may have become another file's
-				info, _ = f.Stat()
-			}
-			return f, err
-		},
-	})
-	if err != nil {
-		return err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.db, s.sound = db, info
-	return nil
-}
-
-// unchanged reports whether both are of one file, and it was not written to between them.
-func unchanged(a, b os.FileInfo) bool {
-	return a != nil && b != nil && os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
-}
-
 // view reads a segment, and opens it where it is not open.
 func (r *Reader) View(s *File, f func(*bbolt.Tx) error) error {
 	for {
@@ -227,6 +160,37 @@ func (r *Reader) ready(s *File) error {
 	return r.open(s)
 }
 
+// open opens a sealed segment. Once one was looked through it is not again, as long as it
+// is the same file.
+func (r *Reader) open(s *File) error {
+	use, info := boltfile.ToRead, s.sound
+	if named, err := os.Stat(s.Path); err == nil && unchanged(named, s.sound) {
+		use = boltfile.ToReadAgain
+	}
+	db, err := OpenFile(s.Path, use, bbolt.Options{
+		Timeout: readerWait,
+		OpenFile: func(name string, flag int, mode os.FileMode) (*os.File, error) {
+			f, err := plainfile.OpenFile(name, flag, mode)
+			if err == nil && use == boltfile.ToRead { // the name may have become another file's
+				info, _ = f.Stat()
+			}
+			return f, err
+		},
+	})
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.db, s.sound = db, info
+	return nil
+}
+
+// unchanged reports whether both are of one file, and it was not written to between them.
+func unchanged(a, b os.FileInfo) bool {
+	return a != nil && b != nil && os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
+}
+
 func (r *Reader) Files() []*File {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -263,6 +227,15 @@ func (r *Reader) findSpan(sequence uint64) (s *File, end uint64, err error) {
 		end = min(end, all[i].First)
 	}
 	return all[i-1], end, nil
+}
+
+// endOf is where a segment ends, and where the next begins.
+func (r *Reader) EndOf(s *File) uint64 {
+	all := r.Files()
+	if i := slices.Index(all, s); i >= 0 && i+1 < len(all) {
+		return all[i+1].First
+	}
+	return r.Size()
 }
 
 // Size is the number of records: their sequences are below it.
@@ -312,4 +285,40 @@ func (r *Reader) Segments() []Info {
 		end = s.First
 	}
 	return list
+}
+
+// Unfilled is what only the journal of a log has, because a crash left it there: answered, and in no segment. The next
+// start of the server puts it on record, if nothing is damaged.
+type Unfilled struct {
+	Records uint64 `json:"records"`          // that can be read
+	Damage  string `json:"damage,omitempty"` // what is damaged; then more records may be lost, and no server starts
+}
+
+// look asks the journal of a segment. Without the private key it does not say who wrote the frames.
+func (u *Unfilled) look(data string, s *File) error {
+	on := s.Journal
+	if *u = (Unfilled{}); on == (Journaled{}) || on.Aside != 0 {
+		return nil
+	}
+	var key *journal.Key
+	if k, _, err := keyInForce(data, s.Key); err == nil {
+		key = &k.Frames
+	}
+	read, err := journal.Read(filepath.Join(data, format.LogDir), on.ID, on.Number, key)
+	if damage := (*journal.Damage)(nil); errors.As(err, &damage) {
+		u.Damage = damage.Error()
+	} else if err != nil {
+		return err
+	}
+	u.Records = journal.Records(read)
+	return nil
+}
+
+// Unfilled is what only the journal has. It is nil if there is no such thing, or nobody can tell, because a server is
+// running.
+func (r *Reader) Unfilled() *Unfilled {
+	if r.Partial() || r.unfilled == nil || *r.unfilled == (Unfilled{}) {
+		return nil
+	}
+	return r.unfilled
 }

@@ -1,25 +1,28 @@
 package segment
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"iter"
-	"math"
-	"os"
-	"path/filepath"
-	"policy-service/pdp/internal/decisionlog/format"
-	"policy-service/pdp/internal/decisionlog/record"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/go-json-experiment/json"
-	"go.etcd.io/bbolt"
-	"golang.org/x/mod/sumdb/note"
+	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 )
+
+// Snapshot is the log up to its newest checkpoint that can be read, for one
+// reader: exports, proofs and counts read it. It is not for concurrent use.
+type Snapshot struct {
+	*Reader
+	Head    Head
+	Tenants []string // whose records are there for the reader; nil is all
+
+	retired map[uint64]bool // by segment, as far as it was asked for
+	since   *since          // nil if later removals do not matter
+}
 
 // Head is the end of a snapshot.
 type Head struct {
@@ -41,17 +44,6 @@ type Unread struct {
 	Unfilled *Unfilled `json:"journal_only,omitzero"`
 }
 
-// Snapshot is the log up to its newest checkpoint that can be read, for one
-// reader: exports, proofs and counts read it. It is not for concurrent use.
-type Snapshot struct {
-	*Reader
-	Head    Head
-	Tenants []string // whose records are there for the reader; nil is all
-
-	retired map[uint64]bool // by segment, as far as it was asked for
-	since   *since          // nil if later removals do not matter
-}
-
 // Read hands the log of a data directory to f: up to its last checkpoint, or,
 // beside a running server, the last one that covers only sealed segments.
 func Read(data string, f func(*Snapshot) error) error {
@@ -65,17 +57,6 @@ func Read(data string, f func(*Snapshot) error) error {
 	}
 	return errors.Join(err, r.Close())
 }
-
-// For is the same snapshot for a reader that may see the records of some tenants only. Of the records
-// of others there are the hashes, and nothing else about them.
-func (s *Snapshot) For(tenants []string) *Snapshot {
-	cut := *s
-	cut.Tenants = tenants
-	return &cut
-}
-
-// Checkpoint is the signed checkpoint that the snapshot ends with.
-func (s *Snapshot) Checkpoint(context.Context) ([]byte, error) { return s.Head.Checkpoint, nil }
 
 func (r *Reader) snapshot() (*Snapshot, error) {
 	last, err := r.LastCheckpoint()
@@ -103,6 +84,20 @@ func (r *Reader) SnapshotTo(c Checkpoint) (*Snapshot, error) {
 	}
 	return &Snapshot{Reader: r, Head: h, retired: map[uint64]bool{}}, nil
 }
+
+// For is the same snapshot for a reader that may see the records of some tenants only. Of the records
+// of others there are the hashes, and nothing else about them.
+func (s *Snapshot) For(tenants []string) *Snapshot {
+	cut := *s
+	cut.Tenants = tenants
+	return &cut
+}
+
+// Checkpoint is the signed checkpoint that the snapshot ends with.
+func (s *Snapshot) Checkpoint(context.Context) ([]byte, error) { return s.Head.Checkpoint, nil }
+
+// Covers reports whether a record stands before the snapshot's checkpoint.
+func (s *Snapshot) Covers(sequence uint64) bool { return sequence < uint64(s.Head.Size) }
 
 // Records yields the records in [from, to), in order, each as the reader may see it: without
 // its Line, and with the reason in Gone, if its content is gone or is not for the reader.
@@ -143,6 +138,9 @@ func (s *Snapshot) ByID(id string) (record.Record, error) {
 	return r, err
 }
 
+// Find is [Snapshot.ByID], which also finds the record that has the question of an id.
+func (s *Snapshot) Find(id string) (record.Record, error) { return FindQuestion(id, s.ByID) }
+
 // sees reports whether a record is there for the reader. Of one without content
 // its tenant is unknown.
 func (s *Snapshot) sees(line []byte) bool {
@@ -170,18 +168,6 @@ func (s *Snapshot) why(sequence uint64) (string, error) {
 		return format.WhyRetired, nil
 	}
 	return format.WhyRedacted, nil
-}
-
-// isRetired reports whether retention emptied the segment that begins with a record.
-func (r *Reader) IsRetired(first uint64) (bool, error) {
-	switch _, err := r.Get(first); {
-	case err == nil:
-		return false, nil
-	case errors.Is(err, ErrGone):
-		return true, nil
-	default:
-		return false, err
-	}
 }
 
 // Shown is a record with the policies that decided it, as they were then.
@@ -255,163 +241,5 @@ func ParseMoment(name string) (m Moment, ok bool) {
 	return m, sizeErr == nil && timeErr == nil && m.String() == name
 }
 
-// ErrChanged means that a moment cannot be read any more, because content that was in
-// the log then has been removed since.
-var ErrChanged = errors.New("content that was in the log then has been removed since")
-
-// watched returns the log up to a checkpoint, for a reader that removals must not change.
-func (r *Reader) Watched(c Checkpoint) (*Snapshot, error) {
-	s, err := r.SnapshotTo(c)
-	if err != nil {
-		return nil, err
-	}
-	s.Head.Keys = keysUntil(c, s.Head.Keys)
-	s.since = &since{log: r, next: c.Size}
-	return s, nil
-}
-
-// keysUntil are the keys up to the one that signed a checkpoint, and the one that the
-// checkpoint signs in. An export names its keys. With a key that came later, it would be
-// another export than the one that a reader has the first part of.
-func keysUntil(c Checkpoint, keys []string) []string {
-	for i, key := range keys {
-		v, err := note.NewVerifier(key)
-		if err == nil {
-			_, err = note.Open(c.Note, note.VerifierList(v))
-		}
-		if err != nil {
-			continue
-		}
-		if keys = keys[:i+1]; c.NextKey != "" {
-			keys = append(keys, c.NextKey) // the file of keys gets it a moment later
-		}
-		break
-	}
-	return keys
-}
-
-// checkpointAt returns the checkpoint of a moment.
-func (r *Reader) CheckpointAt(m Moment) (c Checkpoint, err error) {
-	s, err := r.FileOf(m.Size - 1)
-	if err != nil {
-		return c, err
-	}
-	err = r.View(s, func(tx *bbolt.Tx) (err error) {
-		stored := tx.Bucket([]byte(format.BucketCheckpoints)).Get(Checkpoint{Size: m.Size, Time: m.Time}.Key())
-		if stored == nil {
-			return fmt.Errorf("%w: no checkpoint of that size and time", ErrNotFound)
-		}
-		c, err = ParseCheckpoint(bytes.Clone(stored), nil)
-		return err
-	})
-	return c, err
-}
-
 // Moment is the name by which [decisionlog.Log.At] finds the snapshot.
 func (s *Snapshot) Moment() Moment { return Moment{uint64(s.Head.Size), s.Head.Time} }
-
-// Covers reports whether a record stands before the snapshot's checkpoint.
-func (s *Snapshot) Covers(sequence uint64) bool { return sequence < uint64(s.Head.Size) }
-
-// wasGone returns [ErrChanged] for a record without content if the record had content at
-// the snapshot's moment. Without this, one export would mix the log of two moments.
-func (s *Snapshot) wasGone(ctx context.Context, sequence uint64) error {
-	if s.since == nil {
-		return nil
-	}
-	if err := s.since.look(ctx); err != nil {
-		return err
-	}
-	tenant, redacted := s.since.redacted[sequence]
-	if sequence < s.since.below || redacted && (s.Tenants == nil || slices.Contains(s.Tenants, tenant)) {
-		return ErrChanged
-	}
-	return nil
-}
-
-// since has the removals after a snapshot.
-type since struct {
-	Removed
-	log  *Reader
-	next uint64 // the next record to read; all before it were read
-}
-
-// look reads the sealed records that came since the last look. It need not read the
-// active segment, which cannot be read while writing fails: the record of a removal is
-// sealed before the content is removed.
-func (r *since) look(ctx context.Context) error {
-	all := r.log.Files()
-	end := all[len(all)-1].First
-	for record, err := range r.log.Records(ctx, r.next, end) {
-		if err == nil && removesContent(record.Line) {
-			err = r.Take(record.Line)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	r.next = max(r.next, end)
-	return nil
-}
-
-// removed has removals, as their records have them.
-type Removed struct {
-	below    uint64            // no record before this one has content any more
-	redacted map[uint64]string // sequence to tenant
-}
-
-// removesContent reports whether a line may be the record of a removal.
-func removesContent(line []byte) bool {
-	return bytes.Contains(line, []byte(format.EventRedacted)) || bytes.Contains(line, []byte(format.EventRetired))
-}
-
-// take reads a line. The name of an event may stand in it in some other text.
-func (r *Removed) Take(line []byte) error {
-	s, err := record.Parse(line)
-	if err != nil || s.Kind != format.KindAdmin || s.Event != format.EventRedacted && s.Event != format.EventRetired {
-		return err
-	}
-	var d struct {
-		Sequence uint64 `json:"sequence"`
-		Below    uint64 `json:"below"`
-	}
-	if err := json.Unmarshal(s.Details, &d); err != nil {
-		return err
-	}
-	if s.Event == format.EventRetired {
-		r.below = max(r.below, d.Below)
-		return nil
-	}
-	if r.redacted == nil {
-		r.redacted = map[uint64]string{}
-	}
-	r.redacted[d.Sequence] = s.Tenant
-	return nil
-}
-
-// removalsBegan is how many records there were when the earliest unfinished removal
-// began. The name of a removal's new file says so.
-func (r *Reader) RemovalsBegan() (uint64, error) {
-	first := uint64(math.MaxUint64)
-	entries, err := os.ReadDir(filepath.Join(r.data, format.LogDir))
-	for _, entry := range entries {
-		if _, size, ok := CutNext(entry.Name()); ok {
-			first = min(first, size)
-		}
-	}
-	return first, err
-}
-
-// nextSuffix ends the name of a file that is to take the place of a segment.
-const NextSuffix = ".next"
-
-// isNext takes apart the name of a new file: which segment, and how many records
-// there were when it was written.
-func CutNext(name string) (segment, size uint64, ok bool) {
-	base, ok := strings.CutSuffix(name, NextSuffix)
-	if !ok {
-		return 0, 0, false
-	}
-	n, err := fmt.Sscanf(base, format.SegmentName+".%d", &segment, &size)
-	return segment, size, err == nil && n == 2 && fmt.Sprintf(format.SegmentName+".%d", segment, size) == base
-}

@@ -1,17 +1,66 @@
 package segment
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"math"
-	"policy-service/pdp/internal/decisionlog/format"
-	"policy-service/pdp/internal/decisionlog/record"
 	"slices"
 
 	"go.etcd.io/bbolt"
 	"golang.org/x/mod/sumdb/tlog"
+
+	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
 )
+
+// Events is [decisionlog.Log.Events] for a Reader. It does not check that the log is the one that was signed: package verify does.
+func (r *Reader) Events(ctx context.Context, visit func(*record.Recorded) error, first string, others ...string) error {
+	_, err := r.VisitEvents(ctx, visit, first, others)
+	return err
+}
+
+// events returns from where on it went.
+func (r *Reader) VisitEvents(ctx context.Context, visit func(*record.Recorded) error, first string, others []string) (from uint64, err error) {
+	names, size, begun := append(slices.Clone(others), first), r.Size(), false
+	var found []*record.Recorded
+	for _, s := range slices.Backward(r.Files()) {
+		here, err := r.eventsIn(ctx, s.First, size, names)
+		if err != nil {
+			return 0, err
+		}
+		begun = slices.ContainsFunc(here, func(r *record.Recorded) bool { return r.Event == first })
+		if found, size = append(here, found...), s.First; begun {
+			break
+		}
+	}
+	for _, one := range found {
+		if err := visit(one); err != nil {
+			return 0, err
+		}
+	}
+	return size, nil
+}
+
+// eventsIn returns the administrative records of some events from one sequence up to before another, and what it has read
+// if it fails. Sequence is where a record stands, whatever its line says.
+func (r *Reader) eventsIn(ctx context.Context, from, to uint64, names []string) (here []*record.Recorded, err error) {
+	for rec, err := range r.Records(ctx, from, to) {
+		if err != nil {
+			return here, err
+		}
+		if !bytes.Contains(rec.Line, []byte(`"kind":"`+format.KindAdmin+`"`)) {
+			continue
+		}
+		line, err := record.Parse(rec.Line)
+		if err == nil && line.Kind == format.KindAdmin && slices.Contains(names, line.Event) {
+			line.Sequence = rec.Sequence
+			here = append(here, line)
+		}
+	}
+	return here, nil
+}
 
 // Vouched is what the tree of a log vouches for of some records.
 type Vouched struct {
@@ -120,6 +169,20 @@ func (r *Reader) VouchedBy(ctx context.Context, t Trusted, visit func(*record.Re
 	return v, nil
 }
 
+// proves reports whether a record of a segment is in a tree as its line has it.
+func (r *Reader) proves(s *File, one *record.Recorded, t Trusted) bool {
+	if slices.ContainsFunc(t.Tails, func(u record.UnsignedTail) bool { return u.From <= one.Sequence && one.Sequence <= u.To }) {
+		return false
+	}
+	size, sequence := int64(t.End.Size), int64(one.Sequence)
+	root, err := t.End.Root()
+	if err != nil {
+		return false
+	}
+	proof, err := tlog.ProveRecord(size, sequence, &fromEdge{r, s})
+	return err == nil && tlog.CheckRecord(proof, size, root, sequence, tlog.RecordHash(one.Line)) == nil
+}
+
 func silent() *Walker { return &Walker{Visit: func(record.Record) error { return nil }} }
 
 // fromEdge reads the hashes of a tree from a segment on: those before it from its edge.
@@ -136,18 +199,4 @@ func (h *fromEdge) ReadHashes(indexes []int64) (all []tlog.Hash, err error) {
 		return nil, err
 	}
 	return before.Then(h.r).ReadHashes(indexes)
-}
-
-// proves reports whether a record of a segment is in a tree as its line has it.
-func (r *Reader) proves(s *File, one *record.Recorded, t Trusted) bool {
-	if slices.ContainsFunc(t.Tails, func(u record.UnsignedTail) bool { return u.From <= one.Sequence && one.Sequence <= u.To }) {
-		return false
-	}
-	size, sequence := int64(t.End.Size), int64(one.Sequence)
-	root, err := t.End.Root()
-	if err != nil {
-		return false
-	}
-	proof, err := tlog.ProveRecord(size, sequence, &fromEdge{r, s})
-	return err == nil && tlog.CheckRecord(proof, size, root, sequence, tlog.RecordHash(one.Line)) == nil
 }

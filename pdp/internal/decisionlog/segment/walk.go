@@ -4,60 +4,13 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"policy-service/pdp/internal/decisionlog/format"
-	"policy-service/pdp/internal/decisionlog/record"
 	"slices"
 
 	"go.etcd.io/bbolt"
 	"golang.org/x/mod/sumdb/tlog"
+
+	"policy-service/pdp/internal/decisionlog/record"
 )
-
-// Events is [decisionlog.Log.Events] for a Reader. It does not check that the log is the one that was signed: package verify does.
-func (r *Reader) Events(ctx context.Context, visit func(*record.Recorded) error, first string, others ...string) error {
-	_, err := r.VisitEvents(ctx, visit, first, others)
-	return err
-}
-
-// events returns from where on it went.
-func (r *Reader) VisitEvents(ctx context.Context, visit func(*record.Recorded) error, first string, others []string) (from uint64, err error) {
-	names, size, begun := append(slices.Clone(others), first), r.Size(), false
-	var found []*record.Recorded
-	for _, s := range slices.Backward(r.Files()) {
-		here, err := r.eventsIn(ctx, s.First, size, names)
-		if err != nil {
-			return 0, err
-		}
-		begun = slices.ContainsFunc(here, func(r *record.Recorded) bool { return r.Event == first })
-		if found, size = append(here, found...), s.First; begun {
-			break
-		}
-	}
-	for _, one := range found {
-		if err := visit(one); err != nil {
-			return 0, err
-		}
-	}
-	return size, nil
-}
-
-// eventsIn returns the administrative records of some events from one sequence up to before another, and what it has read
-// if it fails. Sequence is where a record stands, whatever its line says.
-func (r *Reader) eventsIn(ctx context.Context, from, to uint64, names []string) (here []*record.Recorded, err error) {
-	for rec, err := range r.Records(ctx, from, to) {
-		if err != nil {
-			return here, err
-		}
-		if !bytes.Contains(rec.Line, []byte(`"kind":"`+format.KindAdmin+`"`)) {
-			continue
-		}
-		line, err := record.Parse(rec.Line)
-		if err == nil && line.Kind == format.KindAdmin && slices.Contains(names, line.Event) {
-			line.Sequence = rec.Sequence
-			here = append(here, line)
-		}
-	}
-	return here, nil
-}
 
 // ends goes over the records from a sequence on, and fails if they do not end in a tree. hashes are those of the tree.
 func (r *Reader) WalkTo(ctx context.Context, from uint64, end Edge, hashes tlog.HashReader, w *Walker) (err error) {

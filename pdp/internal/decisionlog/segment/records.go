@@ -1,0 +1,293 @@
+package segment
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+
+	"go.etcd.io/bbolt"
+	"golang.org/x/mod/sumdb/tlog"
+
+	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
+)
+
+// A transaction of a reader ends after so many records, or bytes of them.
+const (
+	MostRecords = 512
+	readBytes   = 1 << 20
+)
+
+type goOnKey struct{}
+
+// WithTurns has a reader of many records call goOn before each part of a few hundred records, so
+// that several readers take turns. Reading ends with the error of goOn.
+func WithTurns(ctx context.Context, goOn func(context.Context) error) context.Context {
+	return context.WithValue(ctx, goOnKey{}, goOn)
+}
+
+// mayGoOn is called between two parts, while no transaction is open.
+func MayGoOn(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if goOn, ok := ctx.Value(goOnKey{}).(func(context.Context) error); ok {
+		return goOn(ctx)
+	}
+	return nil
+}
+
+// Records yields the records from one sequence up to before another. A record
+// whose content is gone comes without its Line; the first error is the last
+// thing that comes. Nothing is held open between two records.
+func (r *Reader) Records(ctx context.Context, from, to uint64) iter.Seq2[record.Record, error] {
+	return func(yield func(record.Record, error) bool) {
+		to := min(to, r.Size())
+		for from < to {
+			some, err := r.Some(from, to)
+			if err = errors.Join(err, MayGoOn(ctx)); err != nil {
+				yield(record.Record{Sequence: from}, err)
+				return
+			}
+			for _, record := range some {
+				if !yield(record, nil) {
+					return
+				}
+			}
+			from += uint64(len(some))
+		}
+	}
+}
+
+// some reads a few records of one segment, at least one.
+func (r *Reader) Some(from, to uint64) (out []record.Record, err error) {
+	s, err := r.FileOf(from)
+	if err != nil {
+		return nil, err
+	}
+	err = r.View(s, func(tx *bbolt.Tx) (err error) {
+		out, err = someOf(tx, from, to)
+		return err
+	})
+	return out, err
+}
+
+func someOf(tx *bbolt.Tx, from, to uint64) (out []record.Record, err error) {
+	size := 0
+	for r, err := range storedFrom(tx, from, to) {
+		if err != nil {
+			return out, err
+		}
+		r.Line = bytes.Clone(r.Line)
+		if out, size = append(out, r.Record), size+len(r.Line); len(out) == MostRecords || size >= readBytes {
+			break
+		}
+	}
+	return out, nil
+}
+
+// lines reads records with content of one segment in a span, the first ones or the
+// last ones, a few of them. None means that there are none.
+func (r *Reader) Lines(s *File, low, high uint64, newest bool, limit int) (out []record.Record, err error) {
+	err = r.View(s, func(tx *bbolt.Tx) error {
+		out = nil
+		c := tx.Bucket([]byte(format.BucketRecords)).Cursor()
+		k, text := c.Seek(Number(low))
+		step := c.Next
+		if newest {
+			k, text, step = before(c, high)
+		}
+		for size := 0; k != nil && len(out) < limit && size < readBytes; k, text = step() {
+			sequence, ok := ReadNumber(k)
+			if !ok || sequence < low || sequence >= high {
+				break
+			}
+			out, size = append(out, record.Record{Sequence: sequence, Line: bytes.Clone(text)}), size+len(text)
+		}
+		return nil
+	})
+	return out, err
+}
+
+// before puts a cursor on the last record before a sequence, to go back from there.
+func before(c *bbolt.Cursor, sequence uint64) (k, line []byte, step func() (k, v []byte)) {
+	if k, _ = c.Seek(Number(sequence)); k == nil {
+		k, line = c.Last()
+	} else {
+		k, line = c.Prev()
+	}
+	return k, line, c.Prev
+}
+
+// pick reads those of some records of a segment that have content.
+func (r *Reader) Pick(s *File, sequences []uint64) (out []record.Record, err error) {
+	err = r.View(s, func(tx *bbolt.Tx) error {
+		out = nil
+		b := tx.Bucket([]byte(format.BucketRecords))
+		for _, n := range sequences {
+			if text := b.Get(Number(n)); text != nil {
+				out = append(out, record.Record{Sequence: n, Line: bytes.Clone(text)})
+			}
+		}
+		return nil
+	})
+	return out, err
+}
+
+// storedRecord is a record as it lies in a transaction, with the hashes that were stored with it. What is kept of it must
+// be copied.
+type storedRecord struct {
+	record.Record
+	hashes []byte
+}
+
+// storedFrom yields the records of a segment from one sequence up to before another, at least one. The first error is the
+// last thing that comes.
+func storedFrom(tx *bbolt.Tx, from, to uint64) iter.Seq2[storedRecord, error] {
+	return func(yield func(storedRecord, error) bool) {
+		hashes, lines := tx.Bucket([]byte(format.BucketHashes)).Cursor(), tx.Bucket([]byte(format.BucketRecords)).Cursor()
+		key, stored := hashes.Seek(Number(from))
+		lineKey, line := lines.Seek(Number(from))
+		if key == nil {
+			yield(storedRecord{}, fmt.Errorf("%w: record %d is not in it", record.ErrDamaged, from))
+		}
+		for ; key != nil && from < to; from++ {
+			if !bytes.Equal(key, Number(from)) || len(stored) < tlog.HashSize {
+				yield(storedRecord{}, fmt.Errorf("%w: it has no hash of record %d", record.ErrDamaged, from))
+				return
+			}
+			r := storedRecord{record.Record{Sequence: from, Leaf: tlog.Hash(stored[:tlog.HashSize])}, stored}
+			if bytes.Equal(lineKey, key) {
+				if len(line) > format.MaxAppend {
+					yield(storedRecord{}, fmt.Errorf("%w: record %d is too long", record.ErrDamaged, from))
+					return
+				}
+				r.Line = line
+				lineKey, line = lines.Next()
+			}
+			if !yield(r, nil) {
+				return
+			}
+			key, stored = hashes.Next()
+		}
+	}
+}
+
+// Get returns one record, with ErrGone where its content is gone.
+func (r *Reader) Get(sequence uint64) (record.Record, error) {
+	some, err := r.Some(sequence, sequence+1)
+	if err != nil {
+		return record.Record{Sequence: sequence}, err
+	}
+	return some[0], orGone(some[0])
+}
+
+// orGone returns [ErrGone] for a record without content.
+func orGone(r record.Record) error {
+	if r.Line == nil {
+		return fmt.Errorf("record %d: %w", r.Sequence, ErrGone)
+	}
+	return nil
+}
+
+// ByID returns the record with an id. Id and record are read as of one moment: the segment may
+// be retired in the next.
+func (r *Reader) ByID(id string) (record.Record, error) {
+	var some []record.Record
+	none := fmt.Errorf("%w: %q", ErrNotFound, id)
+	err := r.newestFirst(none, false, func(tx *bbolt.Tx) (found bool, err error) {
+		sequence, found := ReadNumber(tx.Bucket([]byte(format.BucketIDs)).Get([]byte(id)))
+		if found {
+			some, err = someOf(tx, sequence, sequence+1)
+		}
+		return found, err
+	})
+	if err != nil {
+		return record.Record{}, err
+	}
+	return some[0], orGone(some[0])
+}
+
+// newestFirst looks for something in one segment after another, from the newest back. If it is in
+// none, the error is none. While writing fails the active segment is closed: what is looked for may
+// yet be in another, unless all segments must be read.
+func (r *Reader) newestFirst(none error, all bool, look func(*bbolt.Tx) (found bool, err error)) error {
+	for _, s := range slices.Backward(r.Files()) {
+		found := false
+		err := r.View(s, func(tx *bbolt.Tx) (err error) { found, err = look(tx); return err })
+		if errors.Is(err, ErrUnavailable) && !all {
+			none = err
+		} else if err != nil || found {
+			return err
+		}
+	}
+	return none
+}
+
+// find finds the record of an id, or the one that has the question of that id.
+func FindQuestion(id string, byID func(string) (record.Record, error)) (record.Record, error) {
+	found, err := byID(id)
+	if !errors.Is(err, ErrNotFound) {
+		return found, err
+	}
+	for _, of := range record.PossibleIDsOf(id) {
+		r, none := byID(of)
+		if none != nil {
+			continue
+		}
+		if parsed, wrong := record.Parse(r.Line); wrong == nil && parsed.Kind == format.KindPossible && parsed.Asks(id) {
+			return r, nil
+		}
+	}
+	return found, err
+}
+
+// Find is [Reader.ByID], which also finds the record that has the question of an id.
+func (r *Reader) Find(id string) (record.Record, error) { return FindQuestion(id, r.ByID) }
+
+// Batch is the record that a record inherits from. It has no Line if the record inherits
+// nothing and if the content of the other is gone. Both stand in the same segment.
+func (r *Reader) Batch(line []byte) (batch record.Record, err error) {
+	item, err := record.Parse(line)
+	if err != nil || item.BatchID() == "" {
+		return record.Record{}, err
+	}
+	s, err := r.FileOf(item.Sequence)
+	if errors.Is(err, ErrGone) { // dropped since the line was read
+		return record.Record{}, nil
+	}
+	if err != nil {
+		return record.Record{}, err
+	}
+	err = r.View(s, func(tx *bbolt.Tx) error {
+		batch = record.Record{}
+		sequence, found := ReadNumber(tx.Bucket([]byte(format.BucketIDs)).Get([]byte(item.BatchID())))
+		if !found || sequence >= item.Sequence {
+			return nil
+		}
+		some, err := someOf(tx, sequence, sequence+1)
+		if err == nil {
+			batch = some[0]
+		}
+		return err
+	})
+	if err != nil || batch.Line == nil {
+		return record.Record{}, err
+	}
+	return batch, item.CheckBatch(batch.Line)
+}
+
+// Recorded reads a record of this log with what it inherits.
+func (r *Reader) Recorded(line []byte) (record.Recorded, error) {
+	batch, err := r.Batch(line)
+	if err != nil {
+		return record.Recorded{}, err
+	}
+	return record.Resolve(line, batch)
+}
+
+// Sieve makes a Sieve for lines of this log.
+func (r *Reader) Sieve(f record.Filter) *record.Sieve { return record.NewSieve(f, r.Recorded) }

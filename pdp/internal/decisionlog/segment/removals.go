@@ -1,0 +1,153 @@
+package segment
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/go-json-experiment/json"
+	"golang.org/x/mod/sumdb/note"
+
+	"policy-service/pdp/internal/decisionlog/format"
+	"policy-service/pdp/internal/decisionlog/record"
+)
+
+// isRetired reports whether retention emptied the segment that begins with a record.
+func (r *Reader) IsRetired(first uint64) (bool, error) {
+	switch _, err := r.Get(first); {
+	case err == nil:
+		return false, nil
+	case errors.Is(err, ErrGone):
+		return true, nil
+	default:
+		return false, err
+	}
+}
+
+// removalsBegan is how many records there were when the earliest unfinished removal
+// began. The name of a removal's new file says so.
+func (r *Reader) RemovalsBegan() (uint64, error) {
+	first := uint64(math.MaxUint64)
+	entries, err := os.ReadDir(filepath.Join(r.data, format.LogDir))
+	for _, entry := range entries {
+		if _, size, ok := CutNext(entry.Name()); ok {
+			first = min(first, size)
+		}
+	}
+	return first, err
+}
+
+// removed has removals, as their records have them.
+type Removed struct {
+	below    uint64            // no record before this one has content any more
+	redacted map[uint64]string // sequence to tenant
+}
+
+// removesContent reports whether a line may be the record of a removal.
+func removesContent(line []byte) bool {
+	return bytes.Contains(line, []byte(format.EventRedacted)) || bytes.Contains(line, []byte(format.EventRetired))
+}
+
+// take reads a line. The name of an event may stand in it in some other text.
+func (r *Removed) Take(line []byte) error {
+	s, err := record.Parse(line)
+	if err != nil || s.Kind != format.KindAdmin || s.Event != format.EventRedacted && s.Event != format.EventRetired {
+		return err
+	}
+	var d struct {
+		Sequence uint64 `json:"sequence"`
+		Below    uint64 `json:"below"`
+	}
+	if err := json.Unmarshal(s.Details, &d); err != nil {
+		return err
+	}
+	if s.Event == format.EventRetired {
+		r.below = max(r.below, d.Below)
+		return nil
+	}
+	if r.redacted == nil {
+		r.redacted = map[uint64]string{}
+	}
+	r.redacted[d.Sequence] = s.Tenant
+	return nil
+}
+
+// ErrChanged means that a moment cannot be read any more, because content that was in
+// the log then has been removed since.
+var ErrChanged = errors.New("content that was in the log then has been removed since")
+
+// watched returns the log up to a checkpoint, for a reader that removals must not change.
+func (r *Reader) Watched(c Checkpoint) (*Snapshot, error) {
+	s, err := r.SnapshotTo(c)
+	if err != nil {
+		return nil, err
+	}
+	s.Head.Keys = keysUntil(c, s.Head.Keys)
+	s.since = &since{log: r, next: c.Size}
+	return s, nil
+}
+
+// keysUntil are the keys up to the one that signed a checkpoint, and the one that the
+// checkpoint signs in. An export names its keys. With a key that came later, it would be
+// another export than the one that a reader has the first part of.
+func keysUntil(c Checkpoint, keys []string) []string {
+	for i, key := range keys {
+		v, err := note.NewVerifier(key)
+		if err == nil {
+			_, err = note.Open(c.Note, note.VerifierList(v))
+		}
+		if err != nil {
+			continue
+		}
+		if keys = keys[:i+1]; c.NextKey != "" {
+			keys = append(keys, c.NextKey) // the file of keys gets it a moment later
+		}
+		break
+	}
+	return keys
+}
+
+// wasGone returns [ErrChanged] for a record without content if the record had content at
+// the snapshot's moment. Without this, one export would mix the log of two moments.
+func (s *Snapshot) wasGone(ctx context.Context, sequence uint64) error {
+	if s.since == nil {
+		return nil
+	}
+	if err := s.since.look(ctx); err != nil {
+		return err
+	}
+	tenant, redacted := s.since.redacted[sequence]
+	if sequence < s.since.below || redacted && (s.Tenants == nil || slices.Contains(s.Tenants, tenant)) {
+		return ErrChanged
+	}
+	return nil
+}
+
+// since has the removals after a snapshot.
+type since struct {
+	Removed
+	log  *Reader
+	next uint64 // the next record to read; all before it were read
+}
+
+// look reads the sealed records that came since the last look. It need not read the
+// active segment, which cannot be read while writing fails: the record of a removal is
+// sealed before the content is removed.
+func (r *since) look(ctx context.Context) error {
+	all := r.log.Files()
+	end := all[len(all)-1].First
+	for record, err := range r.log.Records(ctx, r.next, end) {
+		if err == nil && removesContent(record.Line) {
+			err = r.Take(record.Line)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	r.next = max(r.next, end)
+	return nil
+}
