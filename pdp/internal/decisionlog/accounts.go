@@ -28,7 +28,7 @@ type accounts struct {
 
 	mu        sync.Mutex
 	keep      Retention
-	of        map[string]*account // by caller, and by issuer: the sum of its subjects
+	byName    map[string]*account // by caller, and by issuer: the sum of its subjects
 	stretches []stretch           // sealed segments, oldest first
 	content   int64               // of the stretches
 	active    int64               // content of the active segment
@@ -47,7 +47,7 @@ type account struct {
 type stretch struct {
 	begun, until time.Time // when the first of them was sealed, and the last
 	content      int64
-	of           map[string]int64
+	byName       map[string]int64
 }
 
 const (
@@ -99,7 +99,7 @@ func (e *RoomError) Error() string {
 }
 
 func newAccounts(now func() time.Time, aged func()) *accounts {
-	return &accounts{now: now, aged: aged, of: map[string]*account{}}
+	return &accounts{now: now, aged: aged, byName: map[string]*account{}}
 }
 
 // issuerOf is the issuer of a caller that is a subject of one, as callers are named; "" is
@@ -158,114 +158,114 @@ func (l *Log) Room(caller string) error {
 	a := l.writer.accounts
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.room(a.name(caller))
+	return a.checkRoom(a.accountName(caller))
 }
 
 // Limit sets by what callers are bounded from now on: Bytes, LeastAge and Share of a
 // retention. Without it no caller is bounded.
 func (l *Log) Limit(ctx context.Context, keep Retention) error {
 	w := l.writer
-	return w.order(ctx, func() error {
+	return w.runHeld(ctx, func() error {
 		if keep != w.accounts.keep { // else all is counted, and reading it again would keep the writer
-			w.limit(keep)
+			w.setLimits(keep)
 		}
 		return nil
 	})
 }
 
-// limit is the writer's part of it. The writer alone changes what the accounts keep.
-func (w *writer) limit(keep Retention) {
-	w.accounts.limit(keep, stretches(w.reader, keep, w.options.Now()))
+// setLimits is the writer's part of it. The writer alone changes what the accounts keep.
+func (w *writer) setLimits(keep Retention) {
+	w.accounts.setLimits(keep, readStretches(w.reader, keep, w.options.Now()))
 }
 
-// name is the account that a caller's records count toward: its own, and where there is no
+// accountName is the account that a caller's records count toward: its own, and where there is no
 // room for one that of all such subjects of its issuer, or of all others.
-func (a *accounts) name(caller string) string {
-	if caller == "" || a.of[caller] != nil {
+func (a *accounts) accountName(caller string) string {
+	if caller == "" || a.byName[caller] != nil {
 		return caller
 	}
 	by, _, ofPerson := strings.Cut(caller, ofPersonsMark)
 	switch issuer := issuerOf(caller); {
-	case ofPerson && len(a.of) >= mostAccounts/2:
+	case ofPerson && len(a.byName) >= mostAccounts/2:
 		return ForPerson(by, Anyone)
-	case issuer != "" && len(a.of) >= mostAccounts/2:
+	case issuer != "" && len(a.byName) >= mostAccounts/2:
 		return issuer + "#"
-	case len(a.of) >= mostAccounts:
+	case len(a.byName) >= mostAccounts:
 		return others
 	}
 	return caller
 }
 
-// take counts records that are about to be written for a caller, and says whose account it is. Where
+// countComing counts records that are about to be written for a caller, and says whose account it is. Where
 // it may be refused it is, once the account is at its bound: so one call at most goes
 // beyond it.
-func (a *accounts) take(caller string, weight int64, refusable bool) (name string, err error) {
+func (a *accounts) countComing(caller string, weight int64, refusable bool) (name string, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	name = a.name(caller)
+	name = a.accountName(caller)
 	if refusable {
-		if err := a.room(name); err != nil {
+		if err := a.checkRoom(name); err != nil {
 			return "", err
 		}
 	}
 	a.coming += weight
-	a.each(name, func(one *account) { one.coming += weight })
+	a.forAccounts(name, func(one *account) { one.coming += weight })
 	return name, nil
 }
 
-// giveBack takes back records that were not written, or not known to be.
-func (a *accounts) giveBack(c *call) {
+// giveBackComing takes back records that were not written, or not known to be.
+func (a *accounts) giveBackComing(c *call) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.came(c)
+	a.endComing(c)
 }
 
-// came ends that a call is on its way.
-func (a *accounts) came(c *call) {
+// endComing ends that a call is on its way.
+func (a *accounts) endComing(c *call) {
 	if c.taken {
 		c.taken = false
 		a.coming -= c.weight
-		a.each(c.payer, func(one *account) { one.coming -= c.weight })
+		a.forAccounts(c.payer, func(one *account) { one.coming -= c.weight })
 	}
 }
 
-// wrote notes the records in the active segment now, and their size.
-func (a *accounts) wrote(calls []*call, content int64) {
+// countWritten notes the records in the active segment now, and their size.
+func (a *accounts) countWritten(calls []*call, content int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, c := range calls {
-		a.came(c)
+		a.endComing(c)
 		a.weight += c.weight
-		a.each(c.payer, func(one *account) { one.open += c.weight })
+		a.forAccounts(c.payer, func(one *account) { one.open += c.weight })
 	}
 	a.active = content
 }
 
-// seal makes a stretch of the active segment. Records on their way go to the next.
-func (a *accounts) seal(c *charges, until time.Time) {
+// sealActive makes a stretch of the active segment. Records on their way go to the next.
+func (a *accounts) sealActive(c *charges, until time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	s := c.stretch(until, a.active)
-	a.begin(newCharges(), 0)
+	s := c.toStretch(until, a.active)
+	a.startActive(newCharges(), 0)
 	if a.keep.LeastAge > 0 && s.content > 0 {
-		a.add(s)
+		a.addStretch(s)
 	}
-	a.forget()
+	a.deleteEmpty()
 }
 
-// reopen counts the active segment anew.
-func (a *accounts) reopen(c *charges, content int64) {
+// recountActive counts the active segment anew.
+func (a *accounts) recountActive(c *charges, content int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.begin(c, content)
+	a.startActive(c, content)
 }
 
-func (a *accounts) begin(c *charges, content int64) {
-	for _, one := range a.of {
+func (a *accounts) startActive(c *charges, content int64) {
+	for _, one := range a.byName {
 		one.open = 0
 	}
-	for name, of := range c.of {
-		a.each(name, func(one *account) { one.open += of.weight })
+	for name, of := range c.byName {
+		a.forAccounts(name, func(one *account) { one.open += of.weight })
 	}
 	a.weight, a.active = c.weight, content
 }
@@ -275,80 +275,80 @@ func (a *accounts) begin(c *charges, content int64) {
 // as much to others.
 const groupShare = 0.5
 
-// limit sets the bounds, and the content of the sealed segments.
-func (a *accounts) limit(keep Retention, stretches []stretch) {
+// setLimits sets the bounds, and the content of the sealed segments.
+func (a *accounts) setLimits(keep Retention, stretches []stretch) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.keep, a.stretches, a.content = keep, nil, 0
-	for _, one := range a.of {
+	for _, one := range a.byName {
 		one.kept = 0
 	}
 	for _, s := range stretches {
-		a.add(s)
+		a.addStretch(s)
 	}
-	a.forget()
+	a.deleteEmpty()
 }
 
-// add adds the newest stretch.
-func (a *accounts) add(s stretch) {
+// addStretch adds the newest stretch.
+func (a *accounts) addStretch(s stretch) {
 	a.content += s.content
-	for name, bytes := range s.of {
-		a.get(name).kept += bytes
+	for name, bytes := range s.byName {
+		a.account(name).kept += bytes
 	}
 	if n := len(a.stretches); n > 0 && s.until.Sub(a.stretches[n-1].begun) < a.keep.LeastAge/stretchesKept {
 		last := &a.stretches[n-1]
 		last.until, last.content = s.until, last.content+s.content
-		for name, bytes := range s.of {
-			last.of[name] += bytes
+		for name, bytes := range s.byName {
+			last.byName[name] += bytes
 		}
 		return
 	}
 	a.stretches = append(a.stretches, s)
 }
 
-// age lets go of stretches that are old enough to be dropped.
-func (a *accounts) age() {
+// dropAged lets go of stretches that are old enough to be dropped.
+func (a *accounts) dropAged() {
 	now, n := a.now(), 0
 	for n < len(a.stretches) && a.stretches[n].until.Add(a.keep.LeastAge).Before(now) {
 		a.content -= a.stretches[n].content
-		for name, bytes := range a.stretches[n].of {
-			a.get(name).kept -= bytes
+		for name, bytes := range a.stretches[n].byName {
+			a.account(name).kept -= bytes
 		}
 		n++
 	}
 	if n > 0 {
 		a.stretches = append([]stretch(nil), a.stretches[n:]...)
-		a.forget()
+		a.deleteEmpty()
 		a.aged()
 	}
 }
 
-func (a *accounts) forget() {
-	for name, one := range a.of {
+func (a *accounts) deleteEmpty() {
+	for name, one := range a.byName {
 		if *one == (account{}) {
-			delete(a.of, name)
+			delete(a.byName, name)
 		}
 	}
 }
 
-func (a *accounts) get(name string) *account {
-	one := a.of[name]
+func (a *accounts) account(name string) *account {
+	one := a.byName[name]
 	if one == nil {
 		one = &account{}
-		a.of[name] = one
+		a.byName[name] = one
 	}
 	return one
 }
 
-// each is for the account of a caller, and those of its groups. Without a caller there is none.
-func (a *accounts) each(name string, do func(*account)) {
+// forAccounts is for the account of a caller, and those of its groups. Without a caller there is none.
+func (a *accounts) forAccounts(name string, do func(*account)) {
 	if name == "" {
 		return
 	}
-	do(a.get(name))
+	do(a.account(name))
 	for group := range groupsOf(name) {
 		if group != name {
-			do(a.get(group))
+			do(a.account(group))
 		}
 	}
 }
@@ -363,8 +363,8 @@ func (a *accounts) openPrice() float64 {
 	return price(a.active+firstWeight*firstPrice, a.weight+firstWeight)
 }
 
-func (a *accounts) used(name string) int64 {
-	one := a.of[name]
+func (a *accounts) usedBy(name string) int64 {
+	one := a.byName[name]
 	if one == nil {
 		return 0
 	}
@@ -375,21 +375,21 @@ func (a *accounts) usedByAll() int64 {
 	return a.content + a.active + int64(float64(a.coming)*a.openPrice())
 }
 
-// room refuses a caller that is at a bound. A record without a caller is held to the bound of
+// checkRoom refuses a caller that is at a bound. A record without a caller is held to the bound of
 // all together alone.
-func (a *accounts) room(name string) error {
+func (a *accounts) checkRoom(name string) error {
 	if a.keep.LeastAge == 0 || a.keep.Bytes == 0 {
 		return nil
 	}
-	a.age()
+	a.dropAged()
 	_, person, ofPerson := strings.Cut(name, ofPersonsMark)
 	share, bound := a.keep.Share, BoundShare
 	if ofPerson {
 		share, bound = cmp.Or(a.keep.SharePerson, share), BoundPerson
 	}
 	if name != "" && !strings.HasSuffix(name, "#") && (!ofPerson || person != "") {
-		if over := a.used(name) - a.part(share); over >= 0 {
-			return a.refusal(bound, over, func(s *stretch) int64 { return s.of[name] })
+		if over := a.usedBy(name) - a.partOfBytes(share); over >= 0 {
+			return a.refusal(bound, over, func(s *stretch) int64 { return s.byName[name] })
 		}
 	}
 	for group := range groupsOf(name) {
@@ -397,8 +397,8 @@ func (a *accounts) room(name string) error {
 		if strings.HasSuffix(group, ofPersonsMark) {
 			bound = BoundShare
 		}
-		if over := a.used(group) - a.part(max(a.keep.Share, groupShare)); over >= 0 {
-			return a.refusal(bound, over, func(s *stretch) int64 { return s.of[group] })
+		if over := a.usedBy(group) - a.partOfBytes(max(a.keep.Share, groupShare)); over >= 0 {
+			return a.refusal(bound, over, func(s *stretch) int64 { return s.byName[group] })
 		}
 	}
 	if over := a.usedByAll() - a.keep.Bytes; over >= 0 {
@@ -407,7 +407,7 @@ func (a *accounts) room(name string) error {
 	return nil
 }
 
-func (a *accounts) part(share float64) int64 { return int64(share * float64(a.keep.Bytes)) }
+func (a *accounts) partOfBytes(share float64) int64 { return int64(share * float64(a.keep.Bytes)) }
 
 // refusal finds when enough stretches will be old enough. The active segment is
 // dropped at a time that is not known yet.
@@ -422,14 +422,14 @@ func (a *accounts) refusal(bound Bound, over int64, of func(*stretch) int64) err
 	return &RoomError{bound, mostRetry}
 }
 
-// state is the sum of all, and whether it is at its bound.
-func (a *accounts) state() (recent int64, full bool) {
+// usage is the sum of all, and whether it is at its bound.
+func (a *accounts) usage() (recent int64, full bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.keep.LeastAge == 0 || a.keep.Bytes == 0 {
 		return 0, false
 	}
-	a.age()
+	a.dropAged()
 	recent = a.usedByAll()
 	return recent, recent >= a.keep.Bytes
 }

@@ -62,8 +62,8 @@ func (c *counted) puts(caller string, bytes int) error {
 func (c *counted) uses(name string) int64 {
 	c.writer.accounts.mu.Lock()
 	defer c.writer.accounts.mu.Unlock()
-	c.writer.accounts.age()
-	return c.writer.accounts.used(name)
+	c.writer.accounts.dropAged()
+	return c.writer.accounts.usedBy(name)
 }
 
 // content is what retention sees of all segments that have any.
@@ -73,7 +73,7 @@ func (c *counted) content() (sum int64) {
 	segments, err := c.removals.unretired()
 	c.ok(err)
 	for _, s := range segments {
-		bytes, err := c.removals.content(s)
+		bytes, err := c.removals.contentSize(s)
 		c.ok(err)
 		sum += bytes
 	}
@@ -204,22 +204,22 @@ func TestIssuerCannotNameItsWayPastTheShares(t *testing.T) {
 	c.ok(c.puts("key:a", 100))
 
 	a := newAccounts(time.Now, func() {})
-	a.limit(Retention{Bytes: 1 << 40, LeastAge: time.Hour, Share: 0.25}, nil)
+	a.setLimits(Retention{Bytes: 1 << 40, LeastAge: time.Hour, Share: 0.25}, nil)
 	for n := range 2 * mostAccounts {
-		name, err := a.take(fmt.Sprint("jwt:https://idp#", n), 1000, true)
+		name, err := a.countComing(fmt.Sprint("jwt:https://idp#", n), 1000, true)
 		if c.ok(err); n > mostAccounts/2 && name != "jwt:https://idp#" {
 			t.Fatalf("the subject %d is %s", n, name)
 		}
 	}
-	if len(a.of) > mostAccounts/2+2 || a.used("jwt:https://idp") < 2*mostAccounts*1000 {
-		t.Errorf("there are %d accounts, and the issuer has %d", len(a.of), a.used("jwt:https://idp"))
+	if len(a.byName) > mostAccounts/2+2 || a.usedBy("jwt:https://idp") < 2*mostAccounts*1000 {
+		t.Errorf("there are %d accounts, and the issuer has %d", len(a.byName), a.usedBy("jwt:https://idp"))
 	}
 	for n := range mostAccounts {
-		_, err := a.take(fmt.Sprint("key:", n), 1000, true)
+		_, err := a.countComing(fmt.Sprint("key:", n), 1000, true)
 		c.ok(err)
 	}
-	if len(a.of) > mostAccounts+1 || a.used("key:7") < 1000 || a.used(others) < 1000 {
-		t.Errorf("there are %d accounts", len(a.of))
+	if len(a.byName) > mostAccounts+1 || a.usedBy("key:7") < 1000 || a.usedBy(others) < 1000 {
+		t.Errorf("there are %d accounts", len(a.byName))
 	}
 }
 
@@ -230,9 +230,9 @@ func TestChargesAreReadBackWithoutNames(t *testing.T) {
 	c := openCounted(t)
 	c.ok(c.puts("key:known", 100))
 	c.writer.accounts.mu.Lock()
-	c.writer.accounts.get("key:pep")
+	c.writer.accounts.account("key:pep")
 	for n := range mostAccounts { // elsewhere
-		c.writer.accounts.get(fmt.Sprint("key:", n)).coming = 1
+		c.writer.accounts.account(fmt.Sprint("key:", n)).coming = 1
 	}
 	c.writer.accounts.mu.Unlock()
 	// What comes of an approval by itself is whose request it was.
@@ -336,7 +336,7 @@ func TestAccountsSurviveAFailingDisk(t *testing.T) {
 	c := openCounted(t)
 	for n := range 8 {
 		if n%4 == 3 {
-			c.ok(c.writer.order(t.Context(), func() error { c.writer.fail(errors.New("the disk failed")); return nil }))
+			c.ok(c.writer.runHeld(t.Context(), func() error { c.writer.fail(errors.New("the disk failed")); return nil }))
 		}
 		for {
 			err := c.puts("key:a", 8<<10)
@@ -357,7 +357,7 @@ func TestAccountsSurviveAFailingDisk(t *testing.T) {
 		}
 	}
 	c.writer.accounts.mu.Lock()
-	open, coming := c.writer.accounts.of["key:a"].open, c.writer.accounts.coming+c.writer.accounts.of["key:a"].coming
+	open, coming := c.writer.accounts.byName["key:a"].open, c.writer.accounts.coming+c.writer.accounts.byName["key:a"].coming
 	c.writer.accounts.mu.Unlock()
 	if open < lines-lines/20 || open > lines+lines/20 || coming != 0 {
 		t.Errorf("the records weigh %d, and it has %d and %d", lines, open, coming)
@@ -368,13 +368,13 @@ func TestAccountsSurviveAFailingDisk(t *testing.T) {
 func TestCountingAllocatesNothing(t *testing.T) {
 	night.Measures(t)
 	a := newAccounts(time.Now, func() {})
-	a.limit(Retention{Bytes: 1 << 40, LeastAge: time.Hour, Share: 1}, nil)
+	a.setLimits(Retention{Bytes: 1 << 40, LeastAge: time.Hour, Share: 1}, nil)
 	c := &call{weight: 1000}
 	calls := []*call{c}
 	if n := testing.AllocsPerRun(1000, func() {
-		c.payer, _ = a.take("jwt:https://idp#somebody", c.weight, true)
+		c.payer, _ = a.countComing("jwt:https://idp#somebody", c.weight, true)
 		c.taken = true
-		a.wrote(calls, 1<<20)
+		a.countWritten(calls, 1<<20)
 	}); n > 0 {
 		t.Errorf("%v allocations", n)
 	}

@@ -22,7 +22,7 @@ func (l *Log) Attest(ctx context.Context, id string) (record.Record, error) {
 	if tlog.RecordHash(rec.Line) != rec.Leaf {
 		return record.Record{}, fmt.Errorf("%w: record %d is not the one that was hashed", record.ErrDamaged, rec.Sequence)
 	}
-	signed, err := l.covering(ctx, rec.Sequence)
+	signed, err := l.checkpointCovering(ctx, rec.Sequence)
 	if err != nil {
 		return record.Record{}, err
 	}
@@ -36,9 +36,9 @@ func (l *Log) Attest(ctx context.Context, id string) (record.Record, error) {
 	return rec, nil
 }
 
-// covering is the newest checkpoint, which covers a record.
-func (l *Log) covering(ctx context.Context, sequence uint64) (segment.Checkpoint, error) {
-	signed, err := l.writer.signed(ctx, func(t *tail) bool { return t.Note != nil && t.Checkpointed > sequence })
+// checkpointCovering is the newest checkpoint, which covers a record.
+func (l *Log) checkpointCovering(ctx context.Context, sequence uint64) (segment.Checkpoint, error) {
+	signed, err := l.writer.newestCheckpoint(ctx, func(t *tail) bool { return t.Note != nil && t.Checkpointed > sequence })
 	if err != nil {
 		return segment.Checkpoint{}, err
 	}
@@ -51,47 +51,47 @@ func (l *Log) covering(ctx context.Context, sequence uint64) (segment.Checkpoint
 // because it may have named any of them: a program that can write to the files can also write, past the last
 // checkpoint, that it was redacted.
 func (l *Log) Naming(ctx context.Context, from uint64, ids map[string]bool, visit func(record.Record) error) error {
-	return l.signed(ctx, from, &segment.Walker{IDs: ids, Visit: visit})
+	return l.walkSigned(ctx, from, &segment.Walker{IDs: ids, Visit: visit})
 }
 
 // Events goes over the administrative records of some events, from the newest segment on in which one of them is the
 // first event named. It asks no index. If the log is not the one that was signed, the error is [record.ErrDamaged], after all
 // that is there was visited.
 func (l *Log) Events(ctx context.Context, visit func(*record.Recorded) error, first string, others ...string) error {
-	if err := l.barrier(ctx); err != nil {
+	if err := l.waitUntilFilled(ctx); err != nil {
 		return err
 	}
 	from, err := l.Reader.VisitEvents(ctx, visit, first, others)
 	if err != nil {
 		return err
 	}
-	return l.signed(ctx, from, &segment.Walker{Visit: func(record.Record) error { return nil }})
+	return l.walkSigned(ctx, from, &segment.Walker{Visit: func(record.Record) error { return nil }})
 }
 
-// signed goes over the records from a sequence on, and fails if they are not those that were signed.
-func (l *Log) signed(ctx context.Context, from uint64, w *segment.Walker) error {
-	end, err := l.writer.tree(ctx)
+// walkSigned goes over the records from a sequence on, and fails if they are not those that were signed.
+func (l *Log) walkSigned(ctx context.Context, from uint64, w *segment.Walker) error {
+	end, err := l.writer.treeEdge(ctx)
 	if err != nil {
 		return err
 	}
 	return l.WalkTo(ctx, min(from, end.Size), end, l, w)
 }
 
-// tree is the edge of the tree as the writer has it.
-func (w *writer) tree(ctx context.Context) (e segment.Edge, err error) {
-	err = w.order(ctx, func() error { e = w.tail.Edge.Clone(); return nil })
+// treeEdge is the edge of the tree as the writer has it.
+func (w *writer) treeEdge(ctx context.Context) (e segment.Edge, err error) {
+	err = w.runHeld(ctx, func() error { e = w.tail.Edge.Clone(); return nil })
 	return e, err
 }
 
 // Vouched goes over the administrative records of some events: the newest record of the first event for which the tree
 // vouches, and all behind it. Visit hears of each whether it is vouched for. If records may be hidden, none is but the first.
 func (l *Log) Vouched(ctx context.Context, visit func(r *record.Recorded, vouched bool) error, first string, others ...string) (v segment.Vouched, err error) {
-	if err := l.barrier(ctx); err != nil {
+	if err := l.waitUntilFilled(ctx); err != nil {
 		return v, err
 	}
 	var t segment.Trusted
 	w := l.writer
-	err = w.order(ctx, func() error {
+	err = w.runHeld(ctx, func() error {
 		t = segment.Trusted{End: w.tail.Edge.Clone(), Tails: slices.Clone(w.tails), Keys: w.tail.keys}
 		return nil
 	})

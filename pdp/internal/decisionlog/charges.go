@@ -20,7 +20,7 @@ import (
 // checkpoint; what is above the last checkpoint is read from the records. No name stands
 // there but in the records themselves, so that none is left when these go.
 type charges struct {
-	of     map[string]*charge
+	byName map[string]*charge
 	weight int64
 	dirty  []*charge // since the last checkpoint, in the order that they became it
 }
@@ -41,11 +41,11 @@ const (
 	ofPersons             // that of all for whom the caller asks, without an account of their own
 )
 
-func newCharges() *charges { return &charges{of: map[string]*charge{}} }
+func newCharges() *charges { return &charges{byName: map[string]*charge{}} }
 
-// add counts a record, or some, of which the first one is the account's.
-func (c *charges) add(name string, first uint64, weight int64) {
-	one := c.of[name]
+// addRecords counts a record, or some, of which the first one is the account's.
+func (c *charges) addRecords(name string, first uint64, weight int64) {
+	one := c.byName[name]
 	if one == nil {
 		one = &charge{first: first}
 		switch {
@@ -58,7 +58,7 @@ func (c *charges) add(name string, first uint64, weight int64) {
 		case name != "" && issuerOf(name)+"#" == name:
 			one.whose = ofIssuer
 		}
-		c.of[name] = one
+		c.byName[name] = one
 	}
 	one.weight += weight
 	c.weight += weight
@@ -68,8 +68,8 @@ func (c *charges) add(name string, first uint64, weight int64) {
 	}
 }
 
-// put writes what has changed since it was written last.
-func (c *charges) put(tx *bbolt.Tx) error {
+// putChanged writes what has changed since it was written last.
+func (c *charges) putChanged(tx *bbolt.Tx) error {
 	if len(c.dirty) == 0 {
 		return nil
 	}
@@ -102,20 +102,20 @@ func readCharges(tx *bbolt.Tx) *charges {
 			return nil
 		}
 		first, _ := segment.ReadNumber(k[:8])
-		name := nameOf(records.Get(k[:8]), k[8])
-		if c.of[name] == nil {
-			c.of[name] = &charge{first: first, whose: k[8]}
+		name := accountOfLine(records.Get(k[:8]), k[8])
+		if c.byName[name] == nil {
+			c.byName[name] = &charge{first: first, whose: k[8]}
 		}
-		c.of[name].weight += int64(weight)
+		c.byName[name].weight += int64(weight)
 		c.weight += int64(weight)
 		return nil
 	})
 	return c
 }
 
-// nameOf is the account of a line's caller, or of the requester of the approval that it
+// accountOfLine is the account of a line's caller, or of the requester of the approval that it
 // says something of.
-func nameOf(line []byte, whose byte) string {
+func accountOfLine(line []byte, whose byte) string {
 	var s struct {
 		Kind    string         `json:"kind"`
 		Caller  string         `json:"caller"`
@@ -161,44 +161,44 @@ func personsIn(v jsontext.Value) string {
 	return strings.Join(several, " ")
 }
 
-// activeCharges reads those of the segment that is written to, up to its end.
-func activeCharges(tx *bbolt.Tx, first, checkpointed, size uint64) *charges {
+// readActiveCharges reads those of the segment that is written to, up to its end.
+func readActiveCharges(tx *bbolt.Tx, first, checkpointed, size uint64) *charges {
 	c, from := readCharges(tx), max(first, checkpointed)
 	records := tx.Bucket([]byte(format.BucketRecords))
 	for ; from < size; from++ {
 		line := records.Get(segment.Number(from))
-		c.add(nameOf(line, ofCaller), from, int64(len(line))+lineWeight)
+		c.addRecords(accountOfLine(line, ofCaller), from, int64(len(line))+lineWeight)
 	}
 	return c
 }
 
-// stretch is a sealed segment by what its content is.
-func (c *charges) stretch(until time.Time, content int64) stretch {
-	s, each := stretch{begun: until, until: until, content: content, of: map[string]int64{}}, price(content, c.weight)
-	for name, one := range c.of {
+// toStretch is a sealed segment by what its content is.
+func (c *charges) toStretch(until time.Time, content int64) stretch {
+	s, each := stretch{begun: until, until: until, content: content, byName: map[string]int64{}}, price(content, c.weight)
+	for name, one := range c.byName {
 		if name == "" {
 			continue
 		}
 		bytes := int64(float64(one.weight) * each)
-		s.of[name] += bytes
+		s.byName[name] += bytes
 		for group := range groupsOf(name) {
-			s.of[group] += bytes
+			s.byName[group] += bytes
 		}
 	}
 	return s
 }
 
-// weigh is what entries weigh together.
-func weigh(entries []prepared) (weight int64) {
+// weightOf is what entries weigh together.
+func weightOf(entries []prepared) (weight int64) {
 	for i := range entries {
 		weight += int64(len(entries[i].body)+len(entries[i].id)) + lineWeight
 	}
 	return weight
 }
 
-// stretches are the sealed segments that retention may not drop yet, oldest first. One that
+// readStretches are the sealed segments that retention may not drop yet, oldest first. One that
 // cannot be read counts with its size toward no caller, so that the log goes on.
-func stretches(r *segment.Reader, keep Retention, now time.Time) (out []stretch) {
+func readStretches(r *segment.Reader, keep Retention, now time.Time) (out []stretch) {
 	all := r.Files()
 	for i := len(all) - 2; i >= 0 && keep.LeastAge > 0; i-- {
 		until, err := begunAt(r, all[i+1].First)
@@ -208,9 +208,9 @@ func stretches(r *segment.Reader, keep Retention, now time.Time) (out []stretch)
 		if err != nil {
 			until = now
 		}
-		s := stretch{begun: until, until: until, content: all[i].Size, of: map[string]int64{}}
+		s := stretch{begun: until, until: until, content: all[i].Size, byName: map[string]int64{}}
 		_ = r.View(all[i], func(tx *bbolt.Tx) error {
-			s = readCharges(tx).stretch(until, contentOf(tx.Size(), all[i+1].First-all[i].First))
+			s = readCharges(tx).toStretch(until, contentBytes(tx.Size(), all[i+1].First-all[i].First))
 			return nil
 		})
 		out = append(out, s)

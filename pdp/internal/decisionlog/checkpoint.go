@@ -18,15 +18,15 @@ import (
 
 // Checkpoint makes a signed checkpoint now and returns it.
 func (l *Log) Checkpoint(ctx context.Context) (signed []byte, err error) {
-	return l.writer.signed(ctx, func(*tail) bool { return false })
+	return l.writer.newestCheckpoint(ctx, func(*tail) bool { return false })
 }
 
-// signed is the newest checkpoint if willDo accepts it, or one that is made now. The writer has
+// newestCheckpoint is the newest checkpoint if willDo accepts it, or one that is made now. The writer has
 // the newest checkpoint in memory: it was checked when the log was opened, or made since.
-func (w *writer) signed(ctx context.Context, willDo func(*tail) bool) (signed []byte, err error) {
-	err = w.order(ctx, func() error {
+func (w *writer) newestCheckpoint(ctx context.Context, willDo func(*tail) bool) (signed []byte, err error) {
+	err = w.runHeld(ctx, func() error {
 		if !willDo(&w.tail) {
-			if err := w.transact(order{checkpoint: true}); err != nil {
+			if err := w.transact(transaction{checkpoint: true}); err != nil {
 				return w.fail(err)
 			}
 		}
@@ -39,16 +39,16 @@ func (w *writer) signed(ctx context.Context, willDo func(*tail) bool) (signed []
 	return signed, nil
 }
 
-// signs reports whether the tree is to be signed, because so much or so long ago was written that is not.
-func (w *writer) signs(t *tail) bool {
+// checkpointDue reports whether the tree is to be signed, because so much or so long ago was written that is not.
+func (w *writer) checkpointDue(t *tail) bool {
 	c := &w.options.Checkpoints
 	return t.Edge.Size-t.Checkpointed >= uint64(c.Records) || t.Unsigned >= c.Bytes || time.Since(t.checkpointedAt) >= c.Every
 }
 
-// checkpoint signs the tree as it will be after this transaction.
-func (w *writer) checkpoint(b buckets, next *tail, now time.Time, nextKey *segment.Key) (err error) {
+// signCheckpoint signs the tree as it will be after this transaction.
+func (w *writer) signCheckpoint(b buckets, next *tail, now time.Time, nextKey *segment.Key) (err error) {
 	c := segment.Checkpoint{Origin: w.key.Name(), Size: next.Edge.Size}
-	c.Time, _ = next.at(now)
+	c.Time, _ = next.nextTime(now)
 	if c.Root, err = next.Edge.Root(); err != nil {
 		return err
 	}
@@ -69,7 +69,7 @@ func (w *writer) checkpoint(b buckets, next *tail, now time.Time, nextKey *segme
 
 // putHead puts the head of a segment at the end of a transaction. In doubt it has none: nothing may vouch for what is
 // there before it is named.
-func (w *writer) putHead(meta *bbolt.Bucket, s *active, next *tail, o order) error {
+func (w *writer) putHead(meta *bbolt.Bucket, s *active, next *tail, o transaction) error {
 	if next.doubt != "" {
 		return meta.Delete([]byte(format.MetaHead))
 	}
@@ -114,7 +114,7 @@ func (l *Log) KeepWitnessed(signed []byte) error {
 // RotateKey signs a new key in, and returns its public half. caller goes on record as the one who
 // asked for it, and may be "".
 func (l *Log) RotateKey(ctx context.Context, caller string) (public string, err error) {
-	err = l.writer.order(ctx, func() (err error) {
+	err = l.writer.runHeld(ctx, func() (err error) {
 		public, err = l.writer.rotateKey(caller)
 		return err
 	})
@@ -135,8 +135,8 @@ func (w *writer) rotateKey(caller string) (string, error) {
 	if err := plainfile.Replace(name, []byte(next.Private+"\n")); err != nil {
 		return "", err
 	}
-	record := w.own(caller, format.EventKeyRotated, map[string]any{"old": w.key.Public, "new": next.Public})
-	if err := w.transact(order{calls: []*call{record}, checkpoint: true, nextKey: &next}); err != nil {
+	record := w.ownRecord(caller, format.EventKeyRotated, map[string]any{"old": w.key.Public, "new": next.Public})
+	if err := w.transact(transaction{calls: []*call{record}, checkpoint: true, nextKey: &next}); err != nil {
 		return "", w.fail(err)
 	}
 	w.key, w.active.Key = next, next.Public

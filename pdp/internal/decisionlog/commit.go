@@ -28,8 +28,8 @@ type tail struct {
 	appended       time.Time
 }
 
-// order says what a transaction has to do.
-type order struct {
+// transaction says what a transaction has to do.
+type transaction struct {
 	frames []*frame // of the journal, to be written first
 	calls  []*call
 	now    time.Time // of the calls and the checkpoint; zero is when they are written
@@ -41,14 +41,14 @@ type order struct {
 	begin      *active
 }
 
-// empty reports whether there is nothing to do.
-func (o *order) empty() bool { return len(o.frames) == 0 && len(o.calls) == 0 && !o.checkpoint }
+// isEmpty reports whether there is nothing to do.
+func (o *transaction) isEmpty() bool { return len(o.frames) == 0 && len(o.calls) == 0 && !o.checkpoint }
 
-// commits reports whether there is more to make durable than what the journal has.
-func (o *order) commits() bool { return len(o.calls) > 0 || o.checkpoint || o.clean }
+// commitsMore reports whether there is more to make durable than what the journal has.
+func (o *transaction) commitsMore() bool { return len(o.calls) > 0 || o.checkpoint || o.clean }
 
-// all are the calls of frames, and those after them.
-func (o *order) all() (calls []*call) {
+// allCalls are the calls of frames, and those after them.
+func (o *transaction) allCalls() (calls []*call) {
 	for _, one := range o.frames {
 		calls = append(calls, one.calls...)
 	}
@@ -58,14 +58,14 @@ func (o *order) all() (calls []*call) {
 // transact writes frames and calls into the active segment, all or nothing, and returns
 // when they are durable. After an error they may be there or not:
 // the file must be closed and looked at.
-func (w *writer) transact(o order) error {
+func (w *writer) transact(o transaction) error {
 	start, s, next := time.Now(), w.active, w.tail
 	next.Edge = next.Edge.Clone()
 	if o.begin != nil {
 		s = o.begin
 		s.charged = newCharges()
 	}
-	calls := o.all()
+	calls := o.allCalls()
 	commit := Commit{Calls: len(o.calls)}
 	err := segment.Guard(func() error {
 		tx, err := s.Written().Begin(true)
@@ -73,7 +73,7 @@ func (w *writer) transact(o order) error {
 			return err
 		}
 		defer func() { _ = tx.Rollback() }() // nothing after a commit
-		if err := w.fill(tx, s, &next, o, &commit); err != nil {
+		if err := w.writeInto(tx, s, &next, o, &commit); err != nil {
 			return err
 		}
 		before, after := StepCommit, StepCommitted
@@ -98,14 +98,14 @@ func (w *writer) transact(o order) error {
 	made := !bytes.Equal(next.Note, w.tail.Note)
 	w.tail = next
 	if o.begin != nil && w.active != nil {
-		w.accounts.seal(w.active.charged, next.Time)
+		w.accounts.sealActive(w.active.charged, next.Time)
 		w.active.charged = nil
 	}
-	w.accounts.wrote(calls, contentOf(s.Size, next.Edge.Size-s.First))
+	w.accounts.countWritten(calls, contentBytes(s.Size, next.Edge.Size-s.First))
 	if o.begin == nil { // else the segment is not yet among those that are read
-		w.frames.filled(o.frames, func() { w.grow(next.Edge.Size) })
+		w.frames.forgetFilled(o.frames, func() { w.makeVisible(next.Edge.Size) })
 	}
-	if commit.Took = time.Since(start); o.commits() {
+	if commit.Took = time.Since(start); o.commitsMore() {
 		w.options.On.Commit(commit)
 	}
 	if len(o.frames) > 0 {
@@ -119,17 +119,17 @@ func (w *writer) transact(o order) error {
 	return nil
 }
 
-// fill does the writing of a transaction.
-func (w *writer) fill(tx *bbolt.Tx, s *active, next *tail, o order, commit *Commit) (err error) {
+// writeInto does the writing of a transaction.
+func (w *writer) writeInto(tx *bbolt.Tx, s *active, next *tail, o transaction, commit *Commit) (err error) {
 	if o.begin != nil {
-		if err := beginSegment(tx, s.File, next.Edge, w.key.Public); err != nil {
+		if err := putBeginning(tx, s.File, next.Edge, w.key.Public); err != nil {
 			return err
 		}
 	}
 	f := filling{newBuckets(tx), s, next, &Commit{}} // what the journal has was counted
 	for _, one := range o.frames {
 		for _, c := range one.calls {
-			if err := f.put(c, one.time); err != nil {
+			if err := f.putCall(c, one.time); err != nil {
 				return err
 			}
 		}
@@ -142,7 +142,7 @@ func (w *writer) fill(tx *bbolt.Tx, s *active, next *tail, o order, commit *Comm
 		return o.now
 	}
 	for _, c := range o.calls {
-		if err := f.put(c, now()); err != nil { // read here: callers overtake each other on the way
+		if err := f.putCall(c, now()); err != nil { // read here: callers overtake each other on the way
 			return err
 		}
 	}
@@ -158,8 +158,8 @@ func (w *writer) fill(tx *bbolt.Tx, s *active, next *tail, o order, commit *Comm
 		}
 	}
 	b := f.buckets
-	if (o.checkpoint || w.signs(next) || o.clean) && next.doubt == "" {
-		if err := errors.Join(w.checkpoint(b, next, now(), o.nextKey), s.charged.put(tx)); err != nil {
+	if (o.checkpoint || w.checkpointDue(next) || o.clean) && next.doubt == "" {
+		if err := errors.Join(w.signCheckpoint(b, next, now(), o.nextKey), s.charged.putChanged(tx)); err != nil {
 			return err
 		}
 	}
@@ -180,27 +180,27 @@ type filling struct {
 	commit  *Commit
 }
 
-func (f *filling) put(c *call, now time.Time) error {
+func (f *filling) putCall(c *call, now time.Time) error {
 	c.first = f.next.Edge.Size
-	at, behind := f.next.at(now)
+	at, behind := f.next.nextTime(now)
 	for i := range c.entries {
 		p := &c.entries[i]
 		p.finish(f.next.Edge.Size, at, behind)
 		f.next.keys = max(p.keys, f.next.keys) // the files of an older change may be back
-		if err := f.buckets.put(p, &f.next.Edge); err != nil {
+		if err := f.buckets.putRecord(p, &f.next.Edge); err != nil {
 			return err
 		}
 		f.commit.Bytes += len(p.line)
 		f.next.Unsigned += int64(len(p.line))
 	}
-	f.segment.charged.add(c.payer, c.first, c.weight)
+	f.segment.charged.addRecords(c.payer, c.first, c.weight)
 	f.commit.Records += len(c.entries)
 	f.next.appended = time.Now()
 	return nil
 }
 
-// at is the time of what is written now: never before what was written last.
-func (t *tail) at(now time.Time) (at time.Time, behind bool) {
+// nextTime is the time of what is written now: never before what was written last.
+func (t *tail) nextTime(now time.Time) (at time.Time, behind bool) {
 	if now = now.Round(0).UTC(); now.Before(t.Time) {
 		return t.Time, true
 	}
@@ -226,7 +226,7 @@ func newBuckets(tx *bbolt.Tx) buckets {
 	return b
 }
 
-func (b *buckets) put(p *prepared, e *segment.Edge) error {
+func (b *buckets) putRecord(p *prepared, e *segment.Edge) error {
 	key := segment.Number(e.Size)
 	stored := e.Add(make([]byte, 0, 2*tlog.HashSize), tlog.RecordHash(p.line)) // two on average
 	if err := b.records.Put(key, p.line); err != nil {
@@ -241,8 +241,8 @@ func (b *buckets) put(p *prepared, e *segment.Edge) error {
 	return nil
 }
 
-// beginSegment says in a new segment where in the log it stands.
-func beginSegment(tx *bbolt.Tx, s *segment.File, e segment.Edge, public string) error {
+// putBeginning says in a new segment where in the log it stands.
+func putBeginning(tx *bbolt.Tx, s *segment.File, e segment.Edge, public string) error {
 	meta := tx.Bucket([]byte(format.BucketMeta))
 	for name, value := range map[string][]byte{
 		format.MetaFormat:  strconv.AppendInt(nil, format.Version, 10),

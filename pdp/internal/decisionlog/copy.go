@@ -40,11 +40,11 @@ func (l *Log) Copy(ctx context.Context) (_ segment.Checkpoint, files []Copied, e
 			CloseAll(files)
 		}
 	}()
-	if err = l.removals.finishAll(ctx); err != nil {
+	if err = l.removals.finishLeft(ctx); err != nil {
 		return segment.Checkpoint{}, nil, err
 	}
 	// Before the segment is sealed: a key that is signed in later is not in the copy.
-	if files, err = opened(files, l.data, format.PublicKeyFile); err != nil {
+	if files, err = appendOpened(files, l.data, format.PublicKeyFile); err != nil {
 		return segment.Checkpoint{}, files, err
 	}
 	if err = l.Rotate(ctx); err != nil {
@@ -53,11 +53,11 @@ func (l *Log) Copy(ctx context.Context) (_ segment.Checkpoint, files []Copied, e
 	all := l.Files()
 	sealed, end := all[:len(all)-1], all[len(all)-1].First
 	for _, s := range sealed {
-		if files, err = opened(files, l.data, path.Join(format.LogDir, filepath.Base(s.Path))); err != nil {
+		if files, err = appendOpened(files, l.data, path.Join(format.LogDir, filepath.Base(s.Path))); err != nil {
 			return segment.Checkpoint{}, files, err
 		}
 	}
-	if files, err = openedBundles(files, l.data); err != nil {
+	if files, err = appendBundles(files, l.data); err != nil {
 		return segment.Checkpoint{}, files, err
 	}
 	last, err := l.CheckpointTo(end)
@@ -118,16 +118,16 @@ func copyStopped(data string) (last segment.Checkpoint, files []Copied, err erro
 	}
 	for _, name := range names {
 		if err == nil {
-			files, err = opened(files, data, name)
+			files, err = appendOpened(files, data, name)
 		}
 	}
 	if err == nil {
-		files, err = openedBundles(files, data)
+		files, err = appendBundles(files, data)
 	}
 	return last, files, err
 }
 
-func opened(files []Copied, data, name string) ([]Copied, error) {
+func appendOpened(files []Copied, data, name string) ([]Copied, error) {
 	f, err := plainfile.Open(filepath.Join(data, filepath.FromSlash(name)))
 	if err != nil {
 		return files, err
@@ -135,14 +135,14 @@ func opened(files []Copied, data, name string) ([]Copied, error) {
 	return append(files, Copied{f, name}), nil
 }
 
-func openedBundles(files []Copied, data string) ([]Copied, error) {
+func appendBundles(files []Copied, data string) ([]Copied, error) {
 	entries, err := os.ReadDir(segment.BundlesPath(data))
 	if errors.Is(err, fs.ErrNotExist) {
 		return files, nil
 	}
 	for _, entry := range entries {
 		if err == nil && !strings.HasPrefix(entry.Name(), ".") {
-			files, err = opened(files, data, path.Join(segment.BundlesDir, entry.Name()))
+			files, err = appendOpened(files, data, path.Join(segment.BundlesDir, entry.Name()))
 		}
 	}
 	return files, err

@@ -188,7 +188,7 @@ func ballast(t *testing.T, dir string) (remove func()) {
 func withoutJournal(t *testing.T, d *disk, noRoom *atomic.Bool) (mend func()) {
 	noRoom.Store(true)
 	w := d.l.writer
-	if err := w.order(t.Context(), func() error { return w.fail(syscall.ENOSPC) }); err == nil {
+	if err := w.runHeld(t.Context(), func() error { return w.fail(syscall.ENOSPC) }); err == nil {
 		t.Error("it has not failed")
 	}
 	had := d.l.Size()
@@ -207,7 +207,7 @@ func withoutJournal(t *testing.T, d *disk, noRoom *atomic.Bool) (mend func()) {
 // readOnly mounts the disk again. A file system with a file open for writing refuses that, so the log is made to let go of
 // its own; the writer stands still meanwhile.
 func readOnly(t *testing.T, d *disk) (mend func()) {
-	must(t, d.l.writer.order(t.Context(), func() error {
+	must(t, d.l.writer.runHeld(t.Context(), func() error {
 		d.l.writer.fail(syscall.EIO)
 		return unix.Mount("", d.dir, "", unix.MS_REMOUNT|unix.MS_RDONLY, "")
 	}))

@@ -74,7 +74,7 @@ var operations = []operation{
 		return err
 	})},
 	{name: "erase the journal", crashes: [2]int{1, 1}, begin: onSome(func(k *kept, ctx context.Context) error {
-		return k.log.writer.order(ctx, k.log.writer.eraseJournal)
+		return k.log.writer.runHeld(ctx, k.log.writer.eraseJournal)
 	})},
 	{name: "close", crashes: [2]int{0, 1}, begin: onSome(func(k *kept, _ context.Context) error { return k.log.Close() })},
 	{name: "redact", crashes: [2]int{1, 1}, removes: []string{"b-2"}, begin: func(k *kept) []step {
@@ -194,7 +194,7 @@ func (k *kept) some() {
 	k.Helper()
 	k.open()
 	k.ok(k.pend("a-1", "a-2", "a-3"))
-	k.ok(k.log.barrier(k.Context()))
+	k.ok(k.log.waitUntilFilled(k.Context()))
 	k.ok(k.pend("b-1"))
 	k.ok(k.pend("b-2", "b-3"))
 	inJournal := func(path string) bool { return strings.Contains(path, "journal.") }
@@ -249,7 +249,7 @@ func (k *kept) life() []step {
 			}
 			err := k.ask(e)
 			if i == 16 && err == nil {
-				err = k.log.writer.order(ctx, k.log.writer.eraseJournal)
+				err = k.log.writer.runHeld(ctx, k.log.writer.eraseJournal)
 			}
 			return err
 		})
@@ -370,7 +370,7 @@ func killedAtEachStep(t *testing.T, o operation) {
 			look("")
 			return
 		}
-		k.ok(k.log.writer.submit(t.Context(), &call{do: func() error { look(""); return nil }}))
+		k.ok(k.log.writer.submitCall(t.Context(), &call{do: func() error { look(""); return nil }}))
 	}
 	k.hooks.set(look)
 	for _, step := range steps {

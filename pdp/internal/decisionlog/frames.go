@@ -151,8 +151,8 @@ func newFrames(now func() time.Time, answer func([]*call, error), wrote func(Com
 	return f
 }
 
-// join puts a call into a frame, and returns when that is durable.
-func (f *frames) join(ctx context.Context, c *call) error {
+// joinFrame puts a call into a frame, and returns when that is durable.
+func (f *frames) joinFrame(ctx context.Context, c *call) error {
 	f.mu.Lock()
 	if f.failed != nil {
 		err := f.failed
@@ -170,10 +170,10 @@ func (f *frames) join(ctx context.Context, c *call) error {
 	}
 	one := f.open[n-1]
 	one.add(c)
-	ready := f.seal()
+	ready := f.takeWhole()
 	f.mu.Unlock()
 	if ready != nil {
-		f.write(ready)
+		f.writeFrame(ready)
 	}
 	select {
 	case <-one.done:
@@ -183,8 +183,8 @@ func (f *frames) join(ctx context.Context, c *call) error {
 	}
 }
 
-// seal takes the next frame to write, if it is whole and may fly. Its caller has the lock, and writes it.
-func (f *frames) seal() *frame {
+// takeWhole takes the next frame to write, if it is whole and may fly. Its caller has the lock, and writes it.
+func (f *frames) takeWhole() *frame {
 	if f.held || f.flight.frame != nil || len(f.open) == 0 {
 		return nil
 	}
@@ -200,18 +200,18 @@ func (f *frames) seal() *frame {
 // patienceEnds writes a frame for which some did not come.
 func (f *frames) patienceEnds() {
 	f.mu.Lock()
-	one := f.seal()
+	one := f.takeWhole()
 	f.mu.Unlock()
 	if one != nil {
-		f.write(one)
+		f.writeFrame(one)
 	}
 }
 
-// write makes the frame that flies durable, and answers its calls.
-func (f *frames) write(one *frame) {
+// writeFrame makes the frame that flies durable, and answers its calls.
+func (f *frames) writeFrame(one *frame) {
 	f.buffer = f.buffer[:0]
 	for _, c := range one.calls {
-		f.buffer = c.journal(f.buffer, one.time)
+		f.buffer = c.appendToFrame(f.buffer, one.time)
 	}
 	number, err := f.journal.Write(f.buffer)
 	if err != nil {
@@ -219,7 +219,7 @@ func (f *frames) write(one *frame) {
 		if f.flight.stalled = errors.Is(err, journal.ErrFull); !f.flight.stalled {
 			f.flight.broken = err
 		}
-		f.change()
+		f.wakeWaiting()
 		f.mu.Unlock()
 		f.wakeWriter() // it makes room, or answers once the operator knows
 		return
@@ -229,28 +229,28 @@ func (f *frames) write(one *frame) {
 	one.number, f.flight.frame = number, nil
 	f.backlog.add(one)
 	many := f.backlog.many() || f.journal.Turned()
-	f.pace.saw(f.waiting() + len(one.calls))
-	next := f.seal()
-	f.change()
+	f.pace.saw(f.waitingCalls() + len(one.calls))
+	next := f.takeWhole()
+	f.wakeWaiting()
 	f.mu.Unlock()
-	f.land(one, nil)
+	f.answerFrame(one, nil)
 	if many {
 		f.wakeWriter()
 	}
 	if next != nil {
-		go f.write(next)
+		go f.writeFrame(next)
 	}
 }
 
-// land answers the calls of a frame.
-func (f *frames) land(one *frame, err error) {
+// answerFrame answers the calls of a frame.
+func (f *frames) answerFrame(one *frame, err error) {
 	f.answer(one.calls, err)
 	one.err = err
 	close(one.done)
 }
 
-// waiting is how many calls wait in open frames.
-func (f *frames) waiting() (n int) {
+// waitingCalls is how many calls wait in open frames.
+func (f *frames) waitingCalls() (n int) {
 	for _, one := range f.open {
 		n += len(one.calls)
 	}
@@ -264,22 +264,22 @@ func (f *frames) wakeWriter() {
 	}
 }
 
-// change wakes all that wait for a change. Its caller has the lock.
-func (f *frames) change() {
+// wakeWaiting wakes all that wait for a change. Its caller has the lock.
+func (f *frames) wakeWaiting() {
 	close(f.changed)
 	f.changed = make(chan struct{})
 }
 
-// landed is how many frames there ever were that are durable.
-func (f *frames) landed() uint64 {
+// durableCount is how many frames there ever were that are durable.
+func (f *frames) durableCount() uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.backlog.landed
 }
 
-// cut takes durable frames to fill the segment with, in order, as many as one transaction takes, and none that landed
+// durableFrames takes durable frames to fill the segment with, in order, as many as one transaction takes, and none that landed
 // after so many. now is the time of the calls written with them: not after that of any later frame.
-func (f *frames) cut(landed uint64) (some []*frame, now time.Time, more bool) {
+func (f *frames) durableFrames(landed uint64) (some []*frame, now time.Time, more bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	records, bytes := 0, int64(0)
@@ -295,54 +295,54 @@ func (f *frames) cut(landed uint64) (some []*frame, now time.Time, more bool) {
 	return some, f.now(), false
 }
 
-// filled forgets the first durable frames, which the segment has, and makes room for others. Meanwhile grow has their
+// forgetFilled forgets the first durable frames, which the segment has, and makes room for others. Meanwhile grow has their
 // records read: there is no moment at which they count twice, or not at all. A frame that waits for room is written
 // again: it may have begun to wait after the last of them was filled, so some can be none.
-func (f *frames) filled(some []*frame, grow func()) {
+func (f *frames) forgetFilled(some []*frame, grow func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	grow()
 	if n := len(some); n > 0 {
 		f.backlog.remove(n)
-		f.change()
+		f.wakeWaiting()
 		if f.journal != nil { // else the journal was read, and is not written to
 			f.journal.Filled(some[n-1].number)
 		}
 	}
 	if f.flight.stalled {
 		f.flight.stalled = false
-		go f.write(f.flight.frame)
+		go f.writeFrame(f.flight.frame)
 	}
 }
 
-// isBroken is the error of the frame that flies, if it cannot be written.
-func (f *frames) isBroken() error {
+// flightError is the error of the frame that flies, if it cannot be written.
+func (f *frames) flightError() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.flight.broken
 }
 
-// hold keeps frames from flying.
-func (f *frames) hold() {
+// holdFlights keeps frames from flying.
+func (f *frames) holdFlights() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.held = true
 }
 
-// release lets them fly again.
-func (f *frames) release() {
+// releaseFlights lets them fly again.
+func (f *frames) releaseFlights() {
 	f.mu.Lock()
 	f.held = false
-	one := f.seal()
+	one := f.takeWhole()
 	f.mu.Unlock()
 	if one != nil {
-		go f.write(one)
+		go f.writeFrame(one)
 	}
 }
 
-// rest waits until no frame flies, unless it waits for the writer. It reports whether all is filled, and none is left
+// waitForFlight waits until no frame flies, unless it waits for the writer. It reports whether all is filled, and none is left
 // that may fly.
-func (f *frames) rest() bool {
+func (f *frames) waitForFlight() bool {
 	for {
 		f.mu.Lock()
 		changed, flies, over := f.changed, f.flight.frame != nil, f.flight.over()
@@ -355,8 +355,8 @@ func (f *frames) rest() bool {
 	}
 }
 
-// barrier returns when all that was durable when it was called is filled, or the log cannot be written.
-func (f *frames) barrier(ctx context.Context) error {
+// waitUntilFilled returns when all that was durable when it was called is filled, or the log cannot be written.
+func (f *frames) waitUntilFilled(ctx context.Context) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for until := f.backlog.landed; f.backlog.filled < until; f.mu.Lock() {
@@ -376,8 +376,8 @@ func (f *frames) barrier(ctx context.Context) error {
 	return nil
 }
 
-// resume has calls join again, and writes their frames into a journal.
-func (f *frames) resume(j *journal.Journal) {
+// openWith has calls join again, and writes their frames into a journal.
+func (f *frames) openWith(j *journal.Journal) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.journal, f.failed = j, nil
@@ -393,17 +393,17 @@ func (f *frames) rekey(key journal.Key) {
 	f.journal.Rekey(key)
 }
 
-// erase overwrites filled frames, when no frame flies and none is left to fill.
-func (f *frames) erase() error {
+// eraseJournal overwrites filled frames, when no frame flies and none is left to fill.
+func (f *frames) eraseJournal() error {
 	f.mu.Lock()
 	j := f.journal
 	f.mu.Unlock()
 	return j.Erase()
 }
 
-// refuse ends waiting calls with an error, and lets no call join until resume. Durable frames stay to be filled: the
+// refuseCalls ends waiting calls with an error, and lets no call join until resume. Durable frames stay to be filled: the
 // journal that is closed here has it, too.
-func (f *frames) refuse(err error) {
+func (f *frames) refuseCalls(err error) {
 	f.mu.Lock()
 	if f.failed = err; f.closed {
 		f.failed = ErrClosed
@@ -420,18 +420,18 @@ func (f *frames) refuse(err error) {
 	}
 	j := f.journal
 	f.open, f.flight, f.journal = nil, flight{}, nil
-	f.change()
+	f.wakeWaiting()
 	f.mu.Unlock()
 	if j != nil {
 		_ = j.Close() // nothing is written to it any more
 	}
 	for _, one := range refused {
-		f.land(one, fmt.Errorf("%w: %w", segment.ErrUnavailable, err))
+		f.answerFrame(one, fmt.Errorf("%w: %w", segment.ErrUnavailable, err))
 	}
 }
 
-// end lets no call join any more. Those that have joined are written.
-func (f *frames) end() {
+// closeToCalls lets no call join any more. Those that have joined are written.
+func (f *frames) closeToCalls() {
 	f.mu.Lock()
 	f.closed = true
 	if f.failed == nil {
@@ -440,15 +440,15 @@ func (f *frames) end() {
 	f.mu.Unlock()
 }
 
-// recovered puts frames that were read from a journal in front of those to be filled.
-func (f *frames) recovered(some []*frame) {
+// addRecovered puts frames that were read from a journal in front of those to be filled.
+func (f *frames) addRecovered(some []*frame) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.backlog.add(some...)
 }
 
-// upTo are the frames to fill whose number is no higher.
-func (f *frames) upTo(number uint64) []*frame {
+// durableUpTo are the frames to fill whose number is no higher.
+func (f *frames) durableUpTo(number uint64) []*frame {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	n := 0
@@ -458,12 +458,12 @@ func (f *frames) upTo(number uint64) []*frame {
 	return f.backlog.frames[:n:n]
 }
 
-// standing counts the records that are durable and not filled, and how many calls wait to be durable. size is how many records are read.
-func (f *frames) standing(size func() uint64, s *Status) {
+// addToStatus counts the records that are durable and not filled, and how many calls wait to be durable. size is how many records are read.
+func (f *frames) addToStatus(size func() uint64, s *Status) {
 	now := f.now()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	s.Unfilled, s.Queued, s.Size = f.backlog.records, f.waiting(), size()+uint64(f.backlog.records)
+	s.Unfilled, s.Queued, s.Size = f.backlog.records, f.waitingCalls(), size()+uint64(f.backlog.records)
 	if one := f.flight.frame; one != nil {
 		s.Queued += len(one.calls)
 	}
@@ -472,8 +472,8 @@ func (f *frames) standing(size func() uint64, s *Status) {
 	}
 }
 
-// journal appends a call to a frame of the journal.
-func (c *call) journal(b []byte, at time.Time) []byte {
+// appendToFrame appends a call to a frame of the journal.
+func (c *call) appendToFrame(b []byte, at time.Time) []byte {
 	j := journal.Call{Time: at, Payer: c.payer, Weight: c.weight, Records: make([]journal.Record, len(c.entries))}
 	for i := range c.entries {
 		p := &c.entries[i]
@@ -484,7 +484,7 @@ func (c *call) journal(b []byte, at time.Time) []byte {
 
 // startJournal makes a journal, and names it in the active segment, together with what o says, before anything is
 // written to it. What any other had is filled by then, and no other counts.
-func (w *writer) startJournal(o order) error {
+func (w *writer) startJournal(o transaction) error {
 	options := w.options.Journal
 	options.Key = w.key.Frames
 	j, err := journal.Create(w.journalDir(), options)
@@ -496,13 +496,13 @@ func (w *writer) startJournal(o order) error {
 		_ = j.Close()
 		return err
 	}
-	w.frames.resume(j)
+	w.frames.openWith(j)
 	return nil
 }
 
 // eraseJournal overwrites all of the journal. It is an order: all is filled then, and nothing is written meanwhile.
 func (w *writer) eraseJournal() error {
-	if err := w.frames.erase(); err != nil {
+	if err := w.frames.eraseJournal(); err != nil {
 		return w.fail(fmt.Errorf("the journal: %w", err))
 	}
 	return nil

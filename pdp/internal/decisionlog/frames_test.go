@@ -300,7 +300,7 @@ func TestABacklogIsFilledBeforeAFileIsFull(t *testing.T) {
 	t.Parallel()
 	l := mustOpen(t, memory(t), Options{})
 	f := l.writer.frames
-	err := l.writer.submit(t.Context(), &call{do: func() error { // which keeps the writer from filling
+	err := l.writer.submitCall(t.Context(), &call{do: func() error { // which keeps the writer from filling
 		big := entryOf("", true)
 		big.RequestID = strings.Repeat("x", callBytes-2000)
 		for n := range 3 * journal.DefaultSize / 4 / callBytes {

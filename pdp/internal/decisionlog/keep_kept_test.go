@@ -58,7 +58,7 @@ func TestHashesDoNotCrowdOutRecords(t *testing.T) {
 		if k.ok(err); gone {
 			hashes += s.Size
 		} else {
-			content, err := k.log.removals.content(s)
+			content, err := k.log.removals.contentSize(s)
 			k.ok(err)
 			newest += content
 		}

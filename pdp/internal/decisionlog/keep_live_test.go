@@ -46,10 +46,10 @@ func TestRemovalFromWhatIsStillOpen(t *testing.T) {
 	t.Parallel()
 	k := keepLog(t)
 	k.append("a-1", "a-2")
-	k.ok(k.log.writer.order(t.Context(), func() error { // as rotate does, all but its end
+	k.ok(k.log.writer.runHeld(t.Context(), func() error { // as rotate does, all but its end
 		next, err := k.log.writer.prepareSegment(2)
 		k.ok(err)
-		return k.log.writer.seal(next)
+		return k.log.writer.sealActive(next)
 	}))
 	k.ok(k.log.Redact(t.Context(), "", "a-2", "on request"))
 	k.gone[2] = format.WhyRedacted // after log_created

@@ -265,7 +265,7 @@ func (k *kept) redaction(ids ...string) *removal {
 	k.Helper()
 	var all []redacted
 	for _, id := range ids {
-		one, err := k.log.redactable(k.Context(), id)
+		one, err := k.log.findRedactable(k.Context(), id)
 		k.ok(err)
 		all = append(all, one)
 		k.going[int64(one.sequence)] = format.WhyRedacted
@@ -277,7 +277,7 @@ func (k *kept) redaction(ids ...string) *removal {
 // retirement is the removal of so many segments, which are all that are sealed.
 func (k *kept) retirement(many int) *removal {
 	k.Helper()
-	segments, reason, err := k.log.removals.expired(Retention{Age: time.Hour}, time.Now().Add(2*time.Hour))
+	segments, reason, err := k.log.removals.findExpired(Retention{Age: time.Hour}, time.Now().Add(2*time.Hour))
 	k.ok(err)
 	if len(segments) != many || reason != "age" {
 		k.Fatalf("%d segments, %q", len(segments), reason)

@@ -51,25 +51,25 @@ import (
 // and checked ([writer.recover]).
 type Log struct {
 	*segment.Reader
-	data     string
-	writer   *writer
-	index    *index.Index
-	removals removals
-	tiles    tiles
-	lock     *os.File
-	found    []record.UnsignedTail
-	origin   string
-	before   time.Time
+	data          string
+	writer        *writer
+	index         *index.Index
+	removals      removals
+	tiles         tiles
+	lock          *os.File
+	foundUnsigned []record.UnsignedTail
+	origin        string
+	lastTime      time.Time
 }
 
 // Origin is the name of the log. Its checkpoints and keys have it, under every key.
 func (l *Log) Origin() string { return l.origin }
 
 // Before returns the time of the last record that was there when the log was opened. No record before it has a later time.
-func (l *Log) Before() time.Time { return l.before }
+func (l *Log) Before() time.Time { return l.lastTime }
 
 // Unsigned are the records that this start found without a checkpoint and without a MAC, which are named now.
-func (l *Log) Unsigned() []record.UnsignedTail { return l.found }
+func (l *Log) Unsigned() []record.UnsignedTail { return l.foundUnsigned }
 
 // Append puts entries on record, together or not at all. When it returns nil in strict mode they are
 // durable, and each read of the log finds them. If ctx ends first, or the error is ErrUnavailable, they
@@ -107,23 +107,23 @@ func (l *Log) Append(ctx context.Context, entries []record.Entry) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", segment.ErrUnavailable, err)
 	}
-	c.weight = weigh(c.entries)
-	c.payer, err = w.accounts.take(cmp.Or(entries[0].Payer, entries[0].Caller), c.weight, mayRefuse)
+	c.weight = weightOf(c.entries)
+	c.payer, err = w.accounts.countComing(cmp.Or(entries[0].Payer, entries[0].Caller), c.weight, mayRefuse)
 	if err != nil {
 		return err
 	}
 	c.taken = true
 	switch {
 	case !wait:
-		return w.offer(c)
+		return w.offerCall(c)
 	case framed && c.size < callBytes:
 		c.waits = true
-		if err := w.admit(ctx, c); err != nil {
+		if err := w.admitCall(ctx, c); err != nil {
 			return err
 		}
-		return w.frames.join(ctx, c)
+		return w.frames.joinFrame(ctx, c)
 	}
-	return w.submit(ctx, c)
+	return w.submitCall(ctx, c)
 }
 
 // Withdraw puts on record that a decision was never answered, once for each decision. The record counts toward the account of
@@ -141,5 +141,5 @@ func (l *Log) Withdraw(ctx context.Context, tenant, caller string, w record.With
 // Flush returns when what was answered before is on record, also records that no caller waits for in best effort. What
 // a caller waits for still, or gave up, may come later.
 func (l *Log) Flush(ctx context.Context) error {
-	return l.writer.order(ctx, func() error { return nil })
+	return l.writer.runHeld(ctx, func() error { return nil })
 }

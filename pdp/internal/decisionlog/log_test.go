@@ -204,7 +204,7 @@ func TestConcurrentAppendsShareCommits(t *testing.T) {
 	kept, release := make(chan struct{}), make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		if err := l.writer.order(context.Background(), func() error { close(kept); <-release; return nil }); err != nil {
+		if err := l.writer.runHeld(context.Background(), func() error { close(kept); <-release; return nil }); err != nil {
 			t.Error(err)
 		}
 	})
@@ -302,7 +302,7 @@ func TestCheckpointsWhileWritingFails(t *testing.T) {
 	l := mustOpen(t, memory(t), Options{})
 	mustAppend(t, l, entryOf("", true))
 	must(t, l.Rotate(t.Context()))
-	if err := l.writer.order(t.Context(), func() error { _ = l.writer.fail(record.ErrDamaged); return nil }); err != nil {
+	if err := l.writer.runHeld(t.Context(), func() error { _ = l.writer.fail(record.ErrDamaged); return nil }); err != nil {
 		t.Fatal(err)
 	}
 	if c, err := l.LastCheckpoint(); !errors.Is(err, segment.ErrUnavailable) {

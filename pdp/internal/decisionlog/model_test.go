@@ -166,7 +166,7 @@ func TestDamage(t *testing.T) {
 		mustAppend(t, l, entry(fmt.Sprint(i)))
 	}
 	var size int64
-	if err := errors.Join(l.writer.order(t.Context(), func() error { size = l.writer.active.Size; return nil }), l.Close()); err != nil {
+	if err := errors.Join(l.writer.runHeld(t.Context(), func() error { size = l.writer.active.Size; return nil }), l.Close()); err != nil {
 		t.Fatal(err)
 	}
 	name := segment.Path(data, 1)

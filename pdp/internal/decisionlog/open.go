@@ -27,7 +27,7 @@ import (
 
 // Open opens the log in a data directory, or creates it. If its journal is damaged, the error is [ErrLost].
 func Open(data string, options Options) (*Log, error) {
-	return open(data, options, (*writer).replay)
+	return open(data, options, (*writer).replayJournal)
 }
 
 // open opens the log. replay fills it with what its journal has, and returns how many records that were.
@@ -40,7 +40,7 @@ func open(data string, options Options, replay func(*writer) (int, error)) (*Log
 	l.index = index.New(data, l, index.Options{RetryEvery: options.RetryEvery, OnError: options.On.Failure})
 	l.writer.told.index = l.index
 	l.removals = removals{log: l, contents: map[uint64]int64{}}
-	if err := l.open(replay); err != nil {
+	if err := l.openWriter(replay); err != nil {
 		l.abandon()
 		return nil, fmt.Errorf("opening the decision log: %w", err)
 	}
@@ -59,7 +59,7 @@ func open(data string, options Options, replay func(*writer) (int, error)) (*Log
 	return l, nil
 }
 
-func (l *Log) open(replay func(*writer) (int, error)) (err error) {
+func (l *Log) openWriter(replay func(*writer) (int, error)) (err error) {
 	if err := os.MkdirAll(filepath.Join(l.data, format.LogDir), 0o700); err != nil {
 		return err
 	}
@@ -81,19 +81,19 @@ func (l *Log) open(replay func(*writer) (int, error)) (err error) {
 	if err != nil {
 		return err
 	}
-	l.before = l.writer.tail.Time
+	l.lastTime = l.writer.tail.Time
 	named := len(l.writer.tails)
-	calls := l.writer.settle()
-	l.found = l.writer.tails[named:]
+	calls := l.writer.settleDoubt()
+	l.foundUnsigned = l.writer.tails[named:]
 	if crashed || replayed > 0 || doubt != "" { // all that a crash left may be in the journal
-		calls = append(calls, l.writer.crashed(had, replayed))
+		calls = append(calls, l.writer.recordCrash(had, replayed))
 	}
 	if len(calls) > 0 {
-		if err := l.writer.transact(order{calls: calls}); err != nil {
+		if err := l.writer.transact(transaction{calls: calls}); err != nil {
 			return err
 		}
 	}
-	return l.writer.startJournal(order{})
+	return l.writer.startJournal(transaction{})
 }
 
 // takeLock takes the lock of the log's directory. bbolt's own is on the active segment, and
@@ -111,8 +111,8 @@ func (l *Log) takeLock() (err error) {
 
 // abandon lets go of everything, whatever state it is in.
 func (l *Log) abandon() {
-	l.writer.letGo()
-	l.writer.frames.refuse(ErrClosed)
+	l.writer.closeActive()
+	l.writer.frames.refuseCalls(ErrClosed)
 	_ = l.Reader.Close()
 	if l.lock != nil {
 		_ = boltfile.Unlock(l.lock)
@@ -136,7 +136,7 @@ func (w *writer) openTail() (crashed bool, err error) {
 		if err := segment.CheckNoneBegun(w.data); err != nil {
 			return false, err
 		}
-		return false, w.create()
+		return false, w.createLog()
 	}
 	s := all[len(all)-1]
 	if w.key, err = segment.OpenKey(w.data, s.Key); err != nil {
@@ -145,7 +145,7 @@ func (w *writer) openTail() (crashed bool, err error) {
 	if err := os.Chmod(s.Path, 0o600); err != nil { // it may have been sealed before a crash
 		return false, err
 	}
-	db, err := segment.OpenFile(s.Path, boltfile.ToWrite, w.writing())
+	db, err := segment.OpenFile(s.Path, boltfile.ToWrite, w.writeOptions())
 	if err != nil {
 		return false, err
 	}
@@ -176,9 +176,9 @@ func (w *writer) openTail() (crashed bool, err error) {
 		if w.tail.doubt != "" {
 			w.tail.keys = math.MaxUint64
 		}
-		a.charged = activeCharges(tx, s.First, w.tail.Checkpointed, w.reader.Size())
+		a.charged = readActiveCharges(tx, s.First, w.tail.Checkpointed, w.reader.Size())
 		s.Size = tx.Size()
-		w.accounts.reopen(a.charged, contentOf(s.Size, w.reader.Size()-s.First))
+		w.accounts.recountActive(a.charged, contentBytes(s.Size, w.reader.Size()-s.First))
 		return nil
 	})
 	if err == nil {
@@ -231,8 +231,8 @@ func (w *writer) checkEdge() error {
 	return nil
 }
 
-// create begins a log. Its key gets its name last.
-func (w *writer) create() (err error) {
+// createLog begins a log. Its key gets its name last.
+func (w *writer) createLog() (err error) {
 	if w.key, err = segment.NewKey(cmp.Or(w.options.Origin, randomOrigin())); err != nil {
 		return err
 	}
@@ -245,7 +245,7 @@ func (w *writer) create() (err error) {
 	}
 	w.tail = tail{}
 	about := map[string]any{"format": format.Version, "origin": w.key.Name(), "key": w.key.Public}
-	if err := w.begin(first, format.EventCreated, about, nil); err != nil {
+	if err := w.beginSegment(first, format.EventCreated, about, nil); err != nil {
 		_ = first.Close() // or its lock would keep this process from opening the log again
 		return err
 	}
@@ -259,24 +259,24 @@ func randomOrigin() string {
 	return "policy-service/" + hex.EncodeToString(b[:])
 }
 
-// settle ends the doubt. It returns the record that names what was in doubt, which must be written next; nil if there was
+// settleDoubt ends the doubt. It returns the record that names what was in doubt, which must be written next; nil if there was
 // nothing.
-func (w *writer) settle() []*call {
-	from, to, cause := w.unsignedFrom(), w.tail.Edge.Size, w.tail.doubt
+func (w *writer) settleDoubt() []*call {
+	from, to, cause := w.firstUnsigned(), w.tail.Edge.Size, w.tail.doubt
 	w.tail.doubt = ""
 	if cause == "" || from >= to {
 		return nil
 	}
 	found := record.UnsignedTail{From: from, To: to - 1, Cause: cause}
 	w.tails = append(w.tails, found)
-	return []*call{w.own("", format.EventUnsigned, found)}
+	return []*call{w.ownRecord("", format.EventUnsigned, found)}
 }
 
-// unsignedFrom is the first record that no checkpoint covers. What is in front of a segment is signed.
-func (w *writer) unsignedFrom() uint64 { return max(w.active.First, w.tail.Checkpointed) }
+// firstUnsigned is the first record that no checkpoint covers. What is in front of a segment is signed.
+func (w *writer) firstUnsigned() uint64 { return max(w.active.First, w.tail.Checkpointed) }
 
-// crashed is the record of a start after a crash. size is how many records there were before the journal was read.
-func (w *writer) crashed(size uint64, replayed int) *call {
+// recordCrash is the record of a start after a crash. size is how many records there were before the journal was read.
+func (w *writer) recordCrash(size uint64, replayed int) *call {
 	c, files := w.options.Checkpoints, int64(len(journal.Paths("")))
 	about := map[string]any{
 		"size":        size,
@@ -286,10 +286,10 @@ func (w *writer) crashed(size uint64, replayed int) *call {
 	if replayed > 0 {
 		about["replayed"] = replayed
 	}
-	if signed := min(size, w.unsignedFrom()); signed > 0 {
+	if signed := min(size, w.firstUnsigned()); signed > 0 {
 		about["signed"] = signed
 	}
-	return w.own("", format.EventCrash, about)
+	return w.ownRecord("", format.EventCrash, about)
 }
 
 // Close writes what waits, makes a last checkpoint and closes the log.
@@ -300,14 +300,14 @@ func (l *Log) Close() error {
 		return nil
 	}
 	l.index.Stop()
-	w.frames.end()
+	w.frames.closeToCalls()
 	close(w.life.stop)
 	<-w.life.done
-	return errors.Join(w.finish(), l.Reader.Close(), boltfile.Unlock(l.lock))
+	return errors.Join(w.closeLog(), l.Reader.Close(), boltfile.Unlock(l.lock))
 }
 
-// finish ends the log in good order. If the log failed, it tries once more to open it.
-func (w *writer) finish() error {
+// closeLog ends the log in good order. If the log failed, it tries once more to open it.
+func (w *writer) closeLog() error {
 	if w.failed != nil {
 		w.recover()
 	}
@@ -315,17 +315,17 @@ func (w *writer) finish() error {
 		return err
 	}
 	w.options.On.Step(StepClose)
-	w.frames.release()
-	if err := w.rest(); err != nil { // no call joins any more, and this waits for all that have
+	w.frames.releaseFlights()
+	if err := w.fillUntilIdle(); err != nil { // no call joins any more, and this waits for all that have
 		return err
 	}
 	if err := w.eraseJournal(); err != nil {
 		return err
 	}
-	lost, _ := w.state.take() // dropped when nothing was written any more
-	err := w.transact(order{calls: w.dropped(lost), checkpoint: true, clean: true, journal: &segment.Journaled{}})
+	lost, _ := w.state.takeLost() // dropped when nothing was written any more
+	err := w.transact(transaction{calls: w.recordDropped(lost), checkpoint: true, clean: true, journal: &segment.Journaled{}})
 	w.options.On.Step(StepClosed)
-	w.letGo()
-	w.frames.refuse(ErrClosed)
+	w.closeActive()
+	w.frames.refuseCalls(ErrClosed)
 	return err
 }

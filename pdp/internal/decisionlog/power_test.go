@@ -463,7 +463,7 @@ func busy(t *testing.T, l *Log, seed uint64, tell func(id string)) {
 				case 3:
 					err = l.Rotate(context.Background())
 				case 4:
-					err = l.writer.order(context.Background(), l.writer.eraseJournal)
+					err = l.writer.runHeld(context.Background(), l.writer.eraseJournal)
 				}
 				if err != nil && !errors.Is(err, segment.ErrUnavailable) {
 					t.Error(err)

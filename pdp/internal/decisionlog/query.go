@@ -52,7 +52,7 @@ func (l *Log) Query(ctx context.Context, q Query) (Page, error) {
 	if err := q.Filter.Check(); err != nil {
 		return Page{}, err
 	}
-	if err := l.barrier(ctx); err != nil {
+	if err := l.waitUntilFilled(ctx); err != nil {
 		return Page{}, err
 	}
 	size := l.Size()
@@ -63,7 +63,7 @@ func (l *Log) Query(ctx context.Context, q Query) (Page, error) {
 		return Page{}, fmt.Errorf("%w: it is %d, and there are %d records", ErrNoSuchCursor, q.Cursor, size)
 	}
 	p := pager{reader: l.Reader, index: l.index, query: q, sieve: l.Sieve(q.Filter), terms: termsOfFilter(q.Filter)}
-	low, high, err := p.span(size)
+	low, high, err := p.timeSpan(size)
 	if err != nil {
 		return Page{}, err
 	}
@@ -75,8 +75,8 @@ func (l *Log) Query(ctx context.Context, q Query) (Page, error) {
 	return p.page, err
 }
 
-// span is where the records of a time are: they are in the order of their times.
-func (p *pager) span(size uint64) (low, high uint64, err error) {
+// timeSpan is where the records of a time are: they are in the order of their times.
+func (p *pager) timeSpan(size uint64) (low, high uint64, err error) {
 	high = size
 	if !p.query.Filter.From.IsZero() {
 		low, err = p.notBefore(p.query.Filter.From, size)
@@ -164,7 +164,7 @@ func (p *pager) run(ctx context.Context) error {
 			return err
 		}
 		low, high := max(p.low, s.First), min(p.high, p.reader.EndOf(s))
-		if err := p.segment(ctx, s, low, high); err != nil {
+		if err := p.takeFrom(ctx, s, low, high); err != nil {
 			return err
 		}
 		if p.query.Newest {
@@ -176,15 +176,15 @@ func (p *pager) run(ctx context.Context) error {
 	return nil
 }
 
-// segment takes what passes of the records of one segment in a span: where the
+// takeFrom takes what passes of the records of one segment in a span: where the
 // index reaches of those that it names, and otherwise of all.
-func (p *pager) segment(ctx context.Context, s *segment.File, low, high uint64) error {
+func (p *pager) takeFrom(ctx context.Context, s *segment.File, low, high uint64) error {
 	if len(p.terms) == 0 {
-		return p.all(ctx, s, low, high)
+		return p.takeAll(ctx, s, low, high)
 	}
 	list, upTo := p.index.Candidates(index.Segment{Number: s.Number, First: s.First, End: p.reader.EndOf(s)}, p.terms)
-	first := func() error { return p.named(ctx, s, between(list, s.First, low, high)) }
-	then := func() error { return p.all(ctx, s, max(low, upTo), high) }
+	first := func() error { return p.takeNamed(ctx, s, between(list, s.First, low, high)) }
+	then := func() error { return p.takeAll(ctx, s, max(low, upTo), high) }
 	if p.query.Newest {
 		first, then = then, first
 	}
@@ -205,8 +205,8 @@ func between(list []uint32, first, low, high uint64) []uint64 {
 	return out
 }
 
-// named takes what passes of some records.
-func (p *pager) named(ctx context.Context, s *segment.File, sequences []uint64) error {
+// takeNamed takes what passes of some records.
+func (p *pager) takeNamed(ctx context.Context, s *segment.File, sequences []uint64) error {
 	if p.query.Newest {
 		slices.Reverse(sequences)
 	}
@@ -217,19 +217,19 @@ func (p *pager) named(ctx context.Context, s *segment.File, sequences []uint64) 
 		n := min(len(sequences), max(16, p.query.Limit+1-len(p.page.Lines)), segment.MostRecords)
 		some, err := p.reader.Pick(s, sequences[:n])
 		if err == nil {
-			err = p.take(some)
+			err = p.takePassing(some)
 		}
 		if err != nil {
 			return err
 		}
-		p.looked(sequences[n-1])
+		p.movePast(sequences[n-1])
 		sequences = sequences[n:]
 	}
 	return nil
 }
 
-// looked moves the bounds past a record.
-func (p *pager) looked(sequence uint64) {
+// movePast moves the bounds past a record.
+func (p *pager) movePast(sequence uint64) {
 	if p.query.Newest {
 		p.high = sequence
 	} else {
@@ -250,21 +250,21 @@ func (p *pager) pause(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// all takes what passes of all records in a span.
-func (p *pager) all(ctx context.Context, s *segment.File, low, high uint64) error {
+// takeAll takes what passes of all records in a span.
+func (p *pager) takeAll(ctx context.Context, s *segment.File, low, high uint64) error {
 	for low < high && !p.page.More {
 		if paused, err := p.pause(ctx); paused || err != nil {
 			return err
 		}
 		some, err := p.reader.Lines(s, low, high, p.query.Newest, segment.MostRecords)
 		if err == nil {
-			err = p.take(some)
+			err = p.takePassing(some)
 		}
 		if err != nil || len(some) == 0 {
 			return err
 		}
 		last := some[len(some)-1].Sequence
-		if p.looked(last); p.query.Newest {
+		if p.movePast(last); p.query.Newest {
 			high = last
 		} else {
 			low = last + 1
@@ -273,8 +273,8 @@ func (p *pager) all(ctx context.Context, s *segment.File, low, high uint64) erro
 	return nil
 }
 
-// take adds those records that pass, or ends the page before one of them.
-func (p *pager) take(some []record.Record) error {
+// takePassing adds those records that pass, or ends the page before one of them.
+func (p *pager) takePassing(some []record.Record) error {
 	for _, r := range some {
 		p.page.Examined++
 		passes, err := p.sieve.Passes(r.Line)

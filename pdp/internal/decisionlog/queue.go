@@ -54,38 +54,38 @@ type call struct {
 // queueLength is how many calls may wait; how many bytes is an option.
 const queueLength = 4096
 
-// offer hands over a call that no caller waits for, or counts it as dropped.
-func (w *writer) offer(c *call) error {
+// offerCall hands over a call that no caller waits for, or counts it as dropped.
+func (w *writer) offerCall(c *call) error {
 	q := &w.queue
 	q.ending.RLock()
 	defer q.ending.RUnlock()
 	if q.closed {
-		w.accounts.giveBack(c)
+		w.accounts.giveBackComing(c)
 		return ErrClosed
 	}
 	c.size = min(c.size, w.options.QueueBytes)
-	if q.try(c) {
+	if q.tryRoom(c) {
 		select {
 		case q.calls <- c:
 			return nil
 		default:
-			q.leave(c)
+			q.giveBackRoom(c)
 		}
 	}
-	w.accounts.giveBack(c)
-	w.state.drop(len(c.entries), c.at)
+	w.accounts.giveBackComing(c)
+	w.state.countDropped(len(c.entries), c.at)
 	return nil
 }
 
-// submit hands over a call and waits for its outcome.
-func (w *writer) submit(ctx context.Context, c *call) error {
+// submitCall hands over a call and waits for its outcome.
+func (w *writer) submitCall(ctx context.Context, c *call) error {
 	c.waits, c.reply = true, make(chan error, 1) // so that the writer never waits for a caller that has gone
-	if err := w.admit(ctx, c); err != nil {
+	if err := w.admitCall(ctx, c); err != nil {
 		return err
 	}
-	if err := w.queue.put(ctx, c); err != nil {
-		w.queue.leave(c)
-		w.accounts.giveBack(c)
+	if err := w.queue.send(ctx, c); err != nil {
+		w.queue.giveBackRoom(c)
+		w.accounts.giveBackComing(c)
 		return err
 	}
 	select {
@@ -96,20 +96,20 @@ func (w *writer) submit(ctx context.Context, c *call) error {
 	}
 }
 
-// admit waits until a call may wait for the writer, or for its frame.
-func (w *writer) admit(ctx context.Context, c *call) error {
+// admitCall waits until a call may wait for the writer, or for its frame.
+func (w *writer) admitCall(ctx context.Context, c *call) error {
 	c.size = min(c.size, w.options.QueueBytes)
-	err := w.queue.take(ctx, c)
+	err := w.queue.takeRoom(ctx, c)
 	if err != nil {
-		w.accounts.giveBack(c)
+		w.accounts.giveBackComing(c)
 		err = fmt.Errorf("%w: %w", segment.ErrUnavailable, err)
 	}
 	return err
 }
 
-// order makes the writer do something between two transactions, after all that was answered.
-func (w *writer) order(ctx context.Context, do func() error) error {
-	return w.submit(ctx, &call{do: func() error { return w.held(do) }})
+// runHeld makes the writer do something between two transactions, after all that was answered.
+func (w *writer) runHeld(ctx context.Context, do func() error) error {
+	return w.submitCall(ctx, &call{do: func() error { return w.whileHeld(do) }})
 }
 
 // close closes the queue. It returns false if the queue was closed already.
@@ -121,8 +121,8 @@ func (q *queue) close() bool {
 	return !again
 }
 
-// put hands a call to the writer.
-func (q *queue) put(ctx context.Context, c *call) error {
+// send hands a call to the writer.
+func (q *queue) send(ctx context.Context, c *call) error {
 	q.ending.RLock()
 	defer q.ending.RUnlock()
 	if q.closed {
@@ -142,42 +142,42 @@ type share struct {
 	users int // calls that have some of it or wait for it; with queue.mu
 }
 
-// take waits until a call may wait for the writer.
-func (q *queue) take(ctx context.Context, c *call) error {
-	if one := q.join(c); one != nil {
-		if err := one.bytes.Acquire(ctx, q.part(c)); err != nil {
-			q.quit(c, false)
+// takeRoom waits until a call may wait for the writer.
+func (q *queue) takeRoom(ctx context.Context, c *call) error {
+	if one := q.joinShare(c); one != nil {
+		if err := one.bytes.Acquire(ctx, q.shareBytes(c)); err != nil {
+			q.quitShare(c, false)
 			return err
 		}
 	}
 	err := q.bytes.Acquire(ctx, c.size)
 	if err != nil {
-		q.quit(c, true)
+		q.quitShare(c, true)
 	}
 	return err
 }
 
-// try is take for a call that does not wait.
-func (q *queue) try(c *call) bool {
-	one := q.join(c)
-	shared := one == nil || one.bytes.TryAcquire(q.part(c))
+// tryRoom is take for a call that does not wait.
+func (q *queue) tryRoom(c *call) bool {
+	one := q.joinShare(c)
+	shared := one == nil || one.bytes.TryAcquire(q.shareBytes(c))
 	if shared && q.bytes.TryAcquire(c.size) {
 		return true
 	}
-	q.quit(c, shared)
+	q.quitShare(c, shared)
 	return false
 }
 
-// leave gives back what a call took, once the call does not wait any more.
-func (q *queue) leave(c *call) {
+// giveBackRoom gives back what a call took, once the call does not wait any more.
+func (q *queue) giveBackRoom(c *call) {
 	q.bytes.Release(c.size)
-	q.quit(c, true)
+	q.quitShare(c, true)
 }
 
-func (q *queue) part(c *call) int64 { return min(c.size, q.most) }
+func (q *queue) shareBytes(c *call) int64 { return min(c.size, q.most) }
 
-// join returns the share of a call's caller, nil if the call is small.
-func (q *queue) join(c *call) *share {
+// joinShare returns the share of a call's caller, nil if the call is small.
+func (q *queue) joinShare(c *call) *share {
 	if c.size <= smallCall {
 		return nil
 	}
@@ -192,9 +192,9 @@ func (q *queue) join(c *call) *share {
 	return one
 }
 
-// quit ends what join began, and gives the call's part of the share back if it had one. A
+// quitShare ends what join began, and gives the call's part of the share back if it had one. A
 // caller without calls is forgotten.
-func (q *queue) quit(c *call, had bool) {
+func (q *queue) quitShare(c *call, had bool) {
 	if c.size <= smallCall {
 		return
 	}
@@ -202,7 +202,7 @@ func (q *queue) quit(c *call, had bool) {
 	defer q.mu.Unlock()
 	one := q.callers[c.caller]
 	if had {
-		one.bytes.Release(q.part(c))
+		one.bytes.Release(q.shareBytes(c))
 	}
 	if one.users--; one.users == 0 {
 		delete(q.callers, c.caller)

@@ -20,7 +20,7 @@ func TestOneCallersRecordsWaitBehindItself(t *testing.T) {
 	held, release := make(chan struct{}), make(chan struct{})
 	var all sync.WaitGroup
 	all.Go(func() {
-		_ = l.writer.order(t.Context(), func() error { close(held); <-release; return nil })
+		_ = l.writer.runHeld(t.Context(), func() error { close(held); <-release; return nil })
 	})
 	<-held
 	large := entryOf("", true)
@@ -78,7 +78,7 @@ func TestOneCallerHasNobodyElsesRecordsDropped(t *testing.T) {
 	held, release := make(chan struct{}), make(chan struct{})
 	var all sync.WaitGroup
 	all.Go(func() {
-		_ = l.writer.order(t.Context(), func() error { close(held); <-release; return nil })
+		_ = l.writer.runHeld(t.Context(), func() error { close(held); <-release; return nil })
 	})
 	<-held
 	put := func(caller string, bytes int) (dropped uint64) {

@@ -36,7 +36,7 @@ func (l *Log) Has(id string) (bool, error) {
 func (l *Log) ByID(id string) (record.Record, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), barrierWait)
 	defer cancel()
-	if err := l.barrier(ctx); err != nil {
+	if err := l.waitUntilFilled(ctx); err != nil {
 		return record.Record{}, err
 	}
 	return l.Reader.ByID(id)
@@ -48,8 +48,8 @@ func (l *Log) Find(id string) (record.Record, error) { return segment.FindQuesti
 // barrierWait is how long a read waits whose caller sets no end. To fill takes milliseconds, unless the disk hangs.
 const barrierWait = 10 * time.Second
 
-// barrier waits until the segments have all that was answered.
-func (l *Log) barrier(ctx context.Context) error { return l.writer.frames.barrier(ctx) }
+// waitUntilFilled waits until the segments have all that was answered.
+func (l *Log) waitUntilFilled(ctx context.Context) error { return l.writer.frames.waitUntilFilled(ctx) }
 
 // Beyond waits until the log has more records than size. A follower of the log then
 // reads them with [segment.Reader.Records]. They are durable.
@@ -139,7 +139,7 @@ func (l *Log) Tile(t tlog.Tile) ([]byte, error) {
 	}
 	all := t
 	all.W = int(min(tileWidth, hashes-uint64(t.N)*tileWidth))
-	data, err := l.tiles.read(all, tlog.HashReaderFunc(l.Glance))
+	data, err := l.tiles.readTile(all, tlog.HashReaderFunc(l.Glance))
 	if err != nil {
 		return nil, err
 	}
@@ -155,8 +155,8 @@ type tiles struct {
 
 const tilesKept = 64
 
-// read is a tile. What is there of it already is not read again. The caller must not write to it.
-func (t *tiles) read(tile tlog.Tile, r tlog.HashReader) ([]byte, error) {
+// readTile is a tile. What is there of it already is not read again. The caller must not write to it.
+func (t *tiles) readTile(tile tlog.Tile, r tlog.HashReader) ([]byte, error) {
 	whole := tile
 	whole.W = tileWidth
 	data := t.get(whole)

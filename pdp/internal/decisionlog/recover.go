@@ -16,26 +16,26 @@ import (
 	"policy-service/pdp/internal/decisionlog/segment"
 )
 
-// replay fills the active segment with what a journal has that the segment has not: what was answered, and a moment
+// replayJournal fills the active segment with what a journal has that the segment has not: what was answered, and a moment
 // before a crash. It returns how many records that were.
-func (w *writer) replay() (records int, err error) {
+func (w *writer) replayJournal() (records int, err error) {
 	on := w.tail.journal
 	switch {
 	case on == (segment.Journaled{}):
 		return 0, nil
 	case on.Aside != 0:
-		return 0, w.setAside()
+		return 0, w.moveJournalAside()
 	}
 	w.options.On.Step(StepReplay)
 	read, err := journal.Read(w.journalDir(), on.ID, on.Number, &w.key.Frames)
 	if err != nil {
 		return 0, unreadable(err)
 	}
-	w.frames.recovered(pending(read))
-	if err := w.fillAll(nil, false); err != nil {
+	w.frames.addRecovered(framesRead(read))
+	if err := w.fillSegment(nil, false); err != nil {
 		return 0, err
 	}
-	if err := w.transact(order{journal: &segment.Journaled{}}); err != nil {
+	if err := w.transact(transaction{journal: &segment.Journaled{}}); err != nil {
 		return 0, err
 	}
 	w.options.On.Step(StepReplayed)
@@ -50,8 +50,8 @@ func unreadable(err error) error {
 	return err
 }
 
-// pending are the frames that were read of a journal.
-func pending(read []journal.Frame) (some []*frame) {
+// framesRead are the frames that were read of a journal.
+func framesRead(read []journal.Frame) (some []*frame) {
 	for _, one := range read {
 		f := &frame{number: one.Number}
 		for _, c := range one.Calls {
@@ -123,20 +123,20 @@ func (w *writer) acceptLoss() (Loss, error) {
 			loss.Files = append(loss.Files, filepath.Base(aside[i]))
 		}
 	}
-	some := pending(read)
-	w.frames.recovered(some)
-	if err := w.transact(order{frames: some, calls: []*call{w.own("", format.EventLoss, loss)}, checkpoint: true, journal: &on}); err != nil {
+	some := framesRead(read)
+	w.frames.addRecovered(some)
+	if err := w.transact(transaction{frames: some, calls: []*call{w.ownRecord("", format.EventLoss, loss)}, checkpoint: true, journal: &on}); err != nil {
 		return loss, err
 	}
-	return loss, w.setAside()
+	return loss, w.moveJournalAside()
 }
 
-// setAside moves the files of a journal aside whose loss is on record.
-func (w *writer) setAside() error {
+// moveJournalAside moves the files of a journal aside whose loss is on record.
+func (w *writer) moveJournalAside() error {
 	if _, err := journal.MoveAside(w.journalDir(), time.Unix(0, w.tail.journal.Aside)); err != nil {
 		return err
 	}
-	return w.transact(order{journal: &segment.Journaled{}})
+	return w.transact(transaction{journal: &segment.Journaled{}})
 }
 
 // fail closes what is open after an error of writing, and returns what callers get. Until
@@ -144,15 +144,15 @@ func (w *writer) setAside() error {
 // differently from the page cache and from the disk.
 func (w *writer) fail(err error) error {
 	w.failed, w.tried = err, time.Now()
-	w.letGo()
-	w.state.fail(err, w.options.Now())
+	w.closeActive()
+	w.state.setFailed(err, w.options.Now())
 	w.options.On.State(err)
-	w.frames.refuse(err)
+	w.frames.refuseCalls(err)
 	return w.unavailable()
 }
 
-// letGo closes what the writer has open, whatever state it is in.
-func (w *writer) letGo() {
+// closeActive closes what the writer has open, whatever state it is in.
+func (w *writer) closeActive() {
 	if s := w.active; s != nil {
 		_ = s.Close() // it failed already
 		boltfile.DropCache(s.Path)
@@ -168,38 +168,38 @@ func (w *writer) recover() {
 		return
 	}
 	w.failed = nil
-	w.state.resume()
+	w.state.setResumed()
 	w.options.On.State(nil)
 }
 
 func (w *writer) reopen() error {
-	size, status, segments := w.reader.Size(), w.state.now(), len(w.reader.Files())
+	size, status, segments := w.reader.Size(), w.state.current(), len(w.reader.Files())
 	if err := w.openAgain(); err != nil {
 		return err
 	}
 	if len(w.reader.Files()) != segments { // what failed was the beginning of one, and it is there
-		w.limit(w.accounts.keep)
+		w.setLimits(w.accounts.keep)
 	}
 	if now := w.reader.Size(); now < size {
 		return fmt.Errorf("%w: it had %d records and has %d", record.ErrDamaged, size, now)
 	}
-	if err := w.fillAgain(); err != nil {
+	if err := w.refillSegment(); err != nil {
 		return err
 	}
-	if err := w.transact(order{journal: &segment.Journaled{}}); err != nil {
+	if err := w.transact(transaction{journal: &segment.Journaled{}}); err != nil {
 		return err
 	}
-	lost, refused := w.state.take()
-	about := lost.details(map[string]any{
+	lost, refused := w.state.takeLost()
+	about := lost.addTo(map[string]any{
 		"failed_at":  status.Since.UTC().Format(format.TimeLayout),
 		"resumed_at": w.options.Now().UTC().Format(format.TimeLayout),
 		"error":      classify(status.Err),
 		"refused":    refused,
 	})
 	// Nothing says that it resumed before there is a journal to answer with.
-	err := w.startJournal(order{calls: append(w.settle(), w.own("", format.EventResumed, about)), checkpoint: true})
+	err := w.startJournal(transaction{calls: append(w.settleDoubt(), w.ownRecord("", format.EventResumed, about)), checkpoint: true})
 	if err != nil {
-		w.state.giveBack(lost)
+		w.state.giveBackLost(lost)
 	}
 	return err
 }
@@ -215,18 +215,18 @@ func (w *writer) openAgain() error {
 	return err
 }
 
-// fillAgain is fillAll after writing failed. The segment may have some of the frames: it says up to which one.
-func (w *writer) fillAgain() error {
+// refillSegment is fillAll after writing failed. The segment may have some of the frames: it says up to which one.
+func (w *writer) refillSegment() error {
 	if on := w.tail.journal; on != (segment.Journaled{}) {
-		had := w.frames.upTo(on.Number)
+		had := w.frames.durableUpTo(on.Number)
 		for _, one := range had {
 			for _, c := range one.calls {
-				w.accounts.giveBack(c) // what the segment has was counted when it was opened
+				w.accounts.giveBackComing(c) // what the segment has was counted when it was opened
 			}
 		}
-		w.frames.filled(had, func() {})
+		w.frames.forgetFilled(had, func() {})
 	}
-	return w.fillAll(nil, false)
+	return w.fillSegment(nil, false)
 }
 
 // classify names an error without its text, which holds file names.

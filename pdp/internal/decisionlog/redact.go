@@ -21,26 +21,26 @@ var ErrNotRedactable = errors.New("an administrative record cannot be redacted")
 // still hold it, and so may a disk's unused blocks. caller goes on record as the one who asked
 // for it, and may be "".
 func (l *Log) Redact(ctx context.Context, caller, id, reason string) error {
-	_, err := l.redact(ctx, caller, reason, false, id)
+	_, err := l.redactAll(ctx, caller, reason, false, id)
 	return err
 }
 
 // RedactAll is [Log.Redact] of several records, and returns of how many. It passes over those whose content is gone
 // already. Records of one segment that follow each other in ids go together: to remove one, the segment is written anew.
 func (l *Log) RedactAll(ctx context.Context, caller, reason string, ids ...string) (done int, err error) {
-	return l.redact(ctx, caller, reason, true, ids...)
+	return l.redactAll(ctx, caller, reason, true, ids...)
 }
 
 // redactedAtOnce bounds how many records one removal puts on record together.
 const redactedAtOnce = 500
 
-func (l *Log) redact(ctx context.Context, caller, reason string, passGone bool, ids ...string) (done int, err error) {
+func (l *Log) redactAll(ctx context.Context, caller, reason string, passGone bool, ids ...string) (done int, err error) {
 	if reason == "" {
 		return 0, errors.New("a redaction needs a reason: it stays on record in the content's place")
 	}
 	l.removals.Lock()
 	defer l.removals.Unlock()
-	if err := l.removals.finishAll(ctx); err != nil {
+	if err := l.removals.finishLeft(ctx); err != nil {
 		return 0, err
 	}
 	var group []redacted // which go together
@@ -56,7 +56,7 @@ func (l *Log) redact(ctx context.Context, caller, reason string, passGone bool, 
 		return err
 	}
 	for _, id := range ids {
-		one, err := l.redactable(ctx, id)
+		one, err := l.findRedactable(ctx, id)
 		if passGone && errors.Is(err, segment.ErrGone) {
 			continue
 		}
@@ -82,8 +82,8 @@ func (r redacted) goesWith(group []redacted) bool {
 	return r.segment.Number == group[0].segment.Number && r.tenant == group[0].tenant && len(group) < redactedAtOnce
 }
 
-// redactable finds a record that is to go, in a sealed segment.
-func (l *Log) redactable(ctx context.Context, id string) (redacted, error) {
+// findRedactable finds a record that is to go, in a sealed segment.
+func (l *Log) findRedactable(ctx context.Context, id string) (redacted, error) {
 	rec, err := l.ByID(id)
 	if err != nil {
 		return redacted{}, err
@@ -95,7 +95,7 @@ func (l *Log) redactable(ctx context.Context, id string) (redacted, error) {
 	if s.Kind == format.KindAdmin {
 		return redacted{}, ErrNotRedactable
 	}
-	segment, err := l.sealed(ctx, rec.Sequence)
+	segment, err := l.sealSegmentOf(ctx, rec.Sequence)
 	return redacted{segment, rec.Sequence, id, s.Tenant}, err
 }
 
@@ -113,13 +113,13 @@ func (l *Log) redaction(caller, reason string, group []redacted) *removal {
 		return all
 	}
 	return &removal{
-		log: l, event: format.EventRedacted, segments: []segment.Info{group[0].segment}, keep: without(group),
+		log: l, event: format.EventRedacted, segments: []segment.Info{group[0].segment}, keep: withoutLines(group),
 		details: details, tenant: group[0].tenant, caller: caller,
 	}
 }
 
-// sealed returns the segment of a record, and seals it first if it is active.
-func (l *Log) sealed(ctx context.Context, sequence uint64) (segment.Info, error) {
+// sealSegmentOf returns the segment of a record, and seals it first if it is active.
+func (l *Log) sealSegmentOf(ctx context.Context, sequence uint64) (segment.Info, error) {
 	for range 2 {
 		for _, segment := range l.Segments() {
 			if segment.Sealed && segment.First <= sequence && sequence-segment.First < segment.Records {
@@ -133,8 +133,8 @@ func (l *Log) sealed(ctx context.Context, sequence uint64) (segment.Info, error)
 	return segment.Info{}, fmt.Errorf("%w: record %d is in no segment", record.ErrDamaged, sequence)
 }
 
-// without keeps all of a segment but some records' lines.
-func without(group []redacted) keeping {
+// withoutLines keeps all of a segment but some records' lines.
+func withoutLines(group []redacted) keeping {
 	gone := map[string]bool{}
 	for _, one := range group {
 		gone[string(segment.Number(one.sequence))] = true

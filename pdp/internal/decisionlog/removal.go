@@ -101,7 +101,7 @@ type removal struct {
 
 // steps are those of a removal, in order. A crash is a list that ends early.
 func (r *removal) steps() []func(context.Context) error {
-	return []func(context.Context) error{r.write, r.record, r.log.Rotate, r.replace}
+	return []func(context.Context) error{r.writeFiles, r.putOnRecord, r.log.Rotate, r.replaceSegments}
 }
 
 func (r *removal) run(ctx context.Context) error {
@@ -113,9 +113,9 @@ func (r *removal) run(ctx context.Context) error {
 	return nil
 }
 
-// write makes the new files. They are of no use before the record, so a failure
+// writeFiles makes the new files. They are of no use before the record, so a failure
 // takes them away again. A segment that was altered stays, and those before it can go.
-func (r *removal) write(ctx context.Context) (err error) {
+func (r *removal) writeFiles(ctx context.Context) (err error) {
 	defer func() {
 		if err != nil {
 			for _, name := range r.next {
@@ -123,12 +123,12 @@ func (r *removal) write(ctx context.Context) (err error) {
 			}
 		}
 	}()
-	tree, err := r.log.writer.tree(ctx)
+	tree, err := r.log.writer.treeEdge(ctx)
 	if err != nil {
 		return err
 	}
 	for i, segment := range r.segments {
-		err := r.writeOne(ctx, segment, tree)
+		err := r.writeFile(ctx, segment, tree)
 		if i > 0 && errors.Is(err, record.ErrDamaged) {
 			break // the next run says why
 		}
@@ -139,8 +139,8 @@ func (r *removal) write(ctx context.Context) (err error) {
 	return plainfile.SyncDir(filepath.Dir(r.segments[0].Path))
 }
 
-// writeOne checks a segment, and writes its new file. Both read one and the same open file, as the old digest does.
-func (r *removal) writeOne(ctx context.Context, info segment.Info, tree segment.Edge) (err error) {
+// writeFile checks a segment, and writes its new file. Both read one and the same open file, as the old digest does.
+func (r *removal) writeFile(ctx context.Context, info segment.Info, tree segment.Edge) (err error) {
 	next := fmt.Sprintf("%s.%d%s", info.Path, r.log.Size(), segment.NextSuffix)
 	sealed, err := r.log.FileOf(info.First)
 	if err == nil {
@@ -168,10 +168,10 @@ func (r *removal) writeOne(ctx context.Context, info segment.Info, tree segment.
 	}
 	err = segment.Guard(func() error {
 		return db.View(func(tx *bbolt.Tx) error {
-			if err := r.check(ctx, tx, info, tree); err != nil {
+			if err := r.checkSegment(ctx, tx, info, tree); err != nil {
 				return err
 			}
-			return rewrite(tx, next, r.keep)
+			return rewriteSegment(tx, next, r.keep)
 		})
 	})
 	if err == nil {
@@ -191,9 +191,9 @@ func (r *removal) writeOne(ctx context.Context, info segment.Info, tree segment.
 	return nil
 }
 
-// check makes the tree of a sealed segment again, from its edge and its lines, and compares it with the tree that the writer
+// checkSegment makes the tree of a sealed segment again, from its edge and its lines, and compares it with the tree that the writer
 // has in memory.
-func (r *removal) check(ctx context.Context, tx *bbolt.Tx, sealed segment.Info, tree segment.Edge) error {
+func (r *removal) checkSegment(ctx context.Context, tx *bbolt.Tx, sealed segment.Info, tree segment.Edge) error {
 	before, err := segment.EdgeBefore(tx, sealed.First)
 	if err != nil {
 		return err
@@ -209,11 +209,11 @@ func (r *removal) check(ctx context.Context, tx *bbolt.Tx, sealed segment.Info, 
 	if err := w.Edge.Begins(tree, before.Then(segment.SplitAt(end, own, r.log.Reader))); err != nil {
 		return fmt.Errorf("records %d to %d are not those that were written: %w", sealed.First, end-1, err)
 	}
-	return r.explain(ctx, w)
+	return r.explainGaps(ctx, w)
 }
 
-// explain looks for the records of the redactions in a segment. It fails if a line is missing without one.
-func (r *removal) explain(ctx context.Context, w *segment.Walker) error {
+// explainGaps looks for the records of the redactions in a segment. It fails if a line is missing without one.
+func (r *removal) explainGaps(ctx context.Context, w *segment.Walker) error {
 	q := Query{Filter: record.Filter{Event: format.EventRedacted}, Cursor: w.Edge.Size, Limit: redactedAtOnce}
 	for more := len(w.Gone) > 0; more; {
 		page, err := r.log.Query(ctx, q)
@@ -228,8 +228,8 @@ func (r *removal) explain(ctx context.Context, w *segment.Walker) error {
 	return w.Explained()
 }
 
-// record puts the removal on record, with the files that will be there.
-func (r *removal) record(ctx context.Context) error {
+// putOnRecord puts the removal on record, with the files that will be there.
+func (r *removal) putOnRecord(ctx context.Context) error {
 	var entries []record.Entry
 	for _, one := range r.details(r.files) {
 		details, err := stdjson.Marshal(one)
@@ -240,7 +240,7 @@ func (r *removal) record(ctx context.Context) error {
 	}
 	// The content may stand in the journal, too, which is filled and overwritten first, and in one that was
 	// moved aside.
-	if err := r.log.writer.order(ctx, r.log.writer.eraseJournal); err != nil {
+	if err := r.log.writer.runHeld(ctx, r.log.writer.eraseJournal); err != nil {
 		return err
 	}
 	if err := journal.RemoveAside(r.log.writer.journalDir()); err != nil {
@@ -252,21 +252,21 @@ func (r *removal) record(ctx context.Context) error {
 	return r.log.Append(context.WithoutCancel(ctx), entries) // together or not at all
 }
 
-// replace is the moment the content goes. Any part of it can be done again.
-func (r *removal) replace(ctx context.Context) error {
+// replaceSegments is the moment the content goes. Any part of it can be done again.
+func (r *removal) replaceSegments(ctx context.Context) error {
 	for i, file := range r.files {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := r.log.removals.exchange(file.Segment, r.next[i]); err != nil {
+		if err := r.log.removals.replaceSegment(file.Segment, r.next[i]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// exchange replaces a segment, and no index keeps its content.
-func (r *removals) exchange(number uint64, next string) error {
+// replaceSegment replaces a segment, and no index keeps its content.
+func (r *removals) replaceSegment(number uint64, next string) error {
 	delete(r.contents, number)
 	path := segment.Path(r.log.data, number)
 	// The disk gets the old file back, which takes milliseconds, when no process holds it any more: after the locks.
@@ -274,13 +274,13 @@ func (r *removals) exchange(number uint64, next string) error {
 	if err != nil {
 		return err
 	}
-	err = r.log.index.Without(number, func() error { return r.log.replace(number, next) })
+	err = r.log.index.Without(number, func() error { return r.log.replaceFile(number, next) })
 	return errors.Join(err, old.Close(), plainfile.SyncDir(filepath.Dir(path)))
 }
 
-// replace puts a file in the place of a sealed segment, while no reader can open it. The file must hold the same meta and
+// replaceFile puts a file in the place of a sealed segment, while no reader can open it. The file must hold the same meta and
 // hashes, and be durable. The new name is not durable yet.
-func (l *Log) replace(number uint64, next string) error {
+func (l *Log) replaceFile(number uint64, next string) error {
 	q := &l.writer.queue
 	q.ending.RLock() // once the log is closed, another process may have its directory
 	defer q.ending.RUnlock()
@@ -313,12 +313,12 @@ func digestOf(name string) (digest string, size int64, err error) {
 func (r *removals) finish(ctx context.Context) error {
 	r.Lock()
 	defer r.Unlock()
-	return r.finishAll(ctx)
+	return r.finishLeft(ctx)
 }
 
-// finishAll also comes before each new removal: one that failed half way, as with
+// finishLeft also comes before each new removal: one that failed half way, as with
 // a full disk, left the segment with content that the next copy would keep.
-func (r *removals) finishAll(ctx context.Context) error {
+func (r *removals) finishLeft(ctx context.Context) error {
 	segments := r.log.Segments()
 	if len(segments) == 0 {
 		return nil
@@ -353,7 +353,7 @@ func (r *removals) finishOne(ctx context.Context, name string, segment, size uin
 		if err := r.log.Rotate(ctx); err != nil { // step 3, which a crash may have come before
 			return err
 		}
-		return r.exchange(segment, name)
+		return r.replaceSegment(segment, name)
 	}
 	// Nothing is lost: the segment is whole, and no record says otherwise.
 	return errors.Join(os.Remove(name), plainfile.SyncDir(filepath.Dir(name)))
@@ -398,11 +398,11 @@ func newFiles(line []byte) []SegmentFile {
 // rewriteBatch is how many bytes one transaction of a rewrite holds at most.
 const rewriteBatch = 4 << 20
 
-// rewrite copies a sealed segment into a new file, each value as keep returns it;
+// rewriteSegment copies a sealed segment into a new file, each value as keep returns it;
 // a value for which keep returns nil is not copied. bbolt keeps the bytes of deleted
 // values in pages it calls free, so nothing is ever gone from a file: only a file
 // that it was never written to is without it.
-func rewrite(from *bbolt.Tx, name string, keep keeping) (err error) {
+func rewriteSegment(from *bbolt.Tx, name string, keep keeping) (err error) {
 	if err := plainfile.Remove(name); err != nil {
 		return err
 	}

@@ -48,10 +48,10 @@ type Retired struct {
 func (l *Log) Retain(ctx context.Context, keep Retention, now time.Time) (Retired, error) {
 	l.removals.Lock()
 	defer l.removals.Unlock()
-	if err := l.removals.finishAll(ctx); err != nil || keep == (Retention{}) {
+	if err := l.removals.finishLeft(ctx); err != nil || keep == (Retention{}) {
 		return Retired{}, err
 	}
-	segments, reason, err := l.removals.expired(keep, now)
+	segments, reason, err := l.removals.findExpired(keep, now)
 	if err != nil || len(segments) == 0 {
 		return Retired{}, err
 	}
@@ -83,15 +83,15 @@ func (l *Log) retirement(segments []segment.Info, reason string) *removal {
 // two hashes, the key, and the overhead of bbolt.
 const hashBytes = 100
 
-// contentOf is the size of records in the pages in use.
-func contentOf(used int64, records uint64) int64 {
+// contentBytes is the size of records in the pages in use.
+func contentBytes(used int64, records uint64) int64 {
 	return max(0, used-hashBytes*int64(records))
 }
 
-// content is the size that retention can free of a segment. It does not go by the size of
+// contentSize is the size that retention can free of a segment. It does not go by the size of
 // the file, which grows ahead of its use: each run ends a segment, and were that
 // counted at its size, the runs' own segments would crowd out records.
-func (r *removals) content(s segment.Info) (int64, error) {
+func (r *removals) contentSize(s segment.Info) (int64, error) {
 	if known, ok := r.contents[s.Number]; ok {
 		return known, nil
 	}
@@ -101,24 +101,24 @@ func (r *removals) content(s segment.Info) (int64, error) {
 	}
 	var used int64
 	err = r.log.View(segment, func(tx *bbolt.Tx) error { used = tx.Size(); return nil })
-	used = contentOf(used, s.Records)
+	used = contentBytes(used, s.Records)
 	if err == nil && s.Sealed {
 		r.contents[s.Number] = used
 	}
 	return used, err
 }
 
-// expired are the segments that are to go: the oldest ones that still hold
+// findExpired are the segments that are to go: the oldest ones that still hold
 // records, without a gap, so that everything a retired record vouches for is retired
 // before it.
-func (r *removals) expired(keep Retention, now time.Time) (out []segment.Info, reason string, err error) {
+func (r *removals) findExpired(keep Retention, now time.Time) (out []segment.Info, reason string, err error) {
 	segments, err := r.unretired()
 	if err != nil {
 		return nil, "", err
 	}
 	contents, total := make([]int64, len(segments)), int64(0)
 	for i, segment := range segments {
-		if contents[i], err = r.content(segment); err != nil {
+		if contents[i], err = r.contentSize(segment); err != nil {
 			return nil, "", err
 		}
 		total += contents[i]

@@ -21,9 +21,9 @@ const sealedMode = 0o400
 // allocSize is by how much the file of a segment grows; each time costs a sync.
 const allocSize = 4 << 20
 
-// writing are the options of a segment that is written to. Its memory map is large from
+// writeOptions are the options of a segment that is written to. Its memory map is large from
 // the start: to enlarge it bbolt waits for all readers.
-func (w *writer) writing() bbolt.Options {
+func (w *writer) writeOptions() bbolt.Options {
 	return bbolt.Options{
 		Timeout:         max(w.options.LockTimeout, time.Millisecond),
 		InitialMmapSize: int(2 * w.options.SegmentBytes),
@@ -32,15 +32,15 @@ func (w *writer) writing() bbolt.Options {
 
 // rotateIfDue seals the active segment at its size and at its age.
 func (w *writer) rotateIfDue() {
-	if w.failed == nil && w.due(w.active) {
+	if w.failed == nil && w.rotationDue(w.active) {
 		_ = w.rotate()
 	}
 }
 
-// due reports whether a segment is to be sealed. One that holds nothing but what the
+// rotationDue reports whether a segment is to be sealed. One that holds nothing but what the
 // log says of its own segments never is: silence needs no segments, and if a new segment
 // is as large as a segment may be, sealing it would have no end.
-func (w *writer) due(s *active) bool {
+func (w *writer) rotationDue(s *active) bool {
 	size := w.tail.Edge.Size
 	if size-s.First < 2 || time.Since(w.tried) < w.options.RetryEvery {
 		return false
@@ -57,7 +57,7 @@ func (w *writer) due(s *active) bool {
 // returns [segment.ErrUnavailable]; then the segment may be sealed.
 func (l *Log) Rotate(ctx context.Context) error {
 	var old *segment.File
-	err := l.writer.submit(ctx, &call{do: func() error {
+	err := l.writer.submitCall(ctx, &call{do: func() error {
 		if err := l.writer.unavailable(); err != nil {
 			return err
 		}
@@ -80,12 +80,12 @@ func (w *writer) rotate() error {
 		return fmt.Errorf("beginning a segment: %w", err)
 	}
 	// All that landed meanwhile is filled now, and again those that land during that: decisions wait while frames are held.
-	err = w.write(nil, false)
+	err = w.commitPending(nil, false)
 	if err == nil {
-		err = w.write(nil, false)
+		err = w.commitPending(nil, false)
 	}
 	if err == nil {
-		err = w.held(func() error { return w.seal(next) })
+		err = w.whileHeld(func() error { return w.sealActive(next) })
 	}
 	if err != nil {
 		_ = next.Close()
@@ -100,13 +100,13 @@ func (w *writer) rotate() error {
 // maxTails is how many a new segment names.
 const maxTails = 100
 
-// seal ends a segment, and begins the next.
-func (w *writer) seal(next *segment.File) error {
+// sealActive ends a segment, and begins the next.
+func (w *writer) sealActive(next *segment.File) error {
 	// What is sealed has all that was answered, and no journal counts for it. Nothing is answered until the
 	// next segment names the journal again: if that fails, there is a new one.
 	on := w.tail.journal
 	w.options.On.Step(StepSeal)
-	if err := w.transact(order{checkpoint: w.tail.Edge.Size > w.tail.Checkpointed, journal: &segment.Journaled{}}); err != nil {
+	if err := w.transact(transaction{checkpoint: w.tail.Edge.Size > w.tail.Checkpointed, journal: &segment.Journaled{}}); err != nil {
 		return w.fail(err)
 	}
 	w.options.On.Step(StepSealed)
@@ -114,22 +114,22 @@ func (w *writer) seal(next *segment.File) error {
 	if len(w.tails) > 0 {
 		about["unsigned_tails"] = w.tails[:min(len(w.tails), maxTails)]
 	}
-	if err := w.begin(next, format.EventSegment, about, &on); err != nil {
+	if err := w.beginSegment(next, format.EventSegment, about, &on); err != nil {
 		return w.fail(err)
 	}
 	w.options.On.Step(StepBegun)
 	return nil
 }
 
-// begin makes a prepared segment the active one, by its first record.
-func (w *writer) begin(s *segment.File, event string, about map[string]any, on *segment.Journaled) error {
+// beginSegment makes a prepared segment the active one, by its first record.
+func (w *writer) beginSegment(s *segment.File, event string, about map[string]any, on *segment.Journaled) error {
 	next := &active{File: s}
-	if err := w.transact(order{calls: []*call{w.own("", event, about)}, begin: next, journal: on}); err != nil {
+	if err := w.transact(transaction{calls: []*call{w.ownRecord("", event, about)}, begin: next, journal: on}); err != nil {
 		return err
 	}
 	w.reader.Add(s)
 	w.active, next.opened = next, w.options.Now()
-	w.grow(w.tail.Edge.Size)
+	w.makeVisible(w.tail.Edge.Size)
 	return nil
 }
 
@@ -139,7 +139,7 @@ func (w *writer) prepareSegment(number uint64) (*segment.File, error) {
 	s := segment.NewFile(w.data, number)
 	draft := filepath.Join(filepath.Dir(s.Path), fmt.Sprintf(".prepared-%08d", number))
 	_ = os.Remove(draft)
-	db, err := segment.OpenFile(draft, boltfile.ToWrite, w.writing())
+	db, err := segment.OpenFile(draft, boltfile.ToWrite, w.writeOptions())
 	if err != nil {
 		return nil, err
 	}

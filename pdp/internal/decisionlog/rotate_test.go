@@ -55,7 +55,7 @@ func TestTwoCommitsKeepTheWriter(t *testing.T) {
 	l := mustOpen(t, memory(t), Options{On: Hooks{Commit: func(Commit) { commits++ }}})
 	mustAppend(t, l, thousand()...)
 	mustAppend(t, l, entryOf("", true))
-	err := l.writer.order(t.Context(), func() error {
+	err := l.writer.runHeld(t.Context(), func() error {
 		commits = 0
 		err := l.writer.rotate()
 		if commits != 2 { // counted here: the writer goes on, and signs in silence too
@@ -89,7 +89,7 @@ func TestRotationFillsBeforeItHolds(t *testing.T) {
 		}
 	}
 	l = mustOpen(t, memory(t), Options{On: Hooks{Step: step}})
-	err := l.writer.submit(t.Context(), &call{do: func() error {
+	err := l.writer.submitCall(t.Context(), &call{do: func() error {
 		rotating = true
 		defer func() { rotating = false }()
 		return l.writer.rotate()
@@ -119,7 +119,7 @@ func TestRotationWaitsForNoReader(t *testing.T) {
 	<-reading
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	err := l.writer.order(ctx, l.writer.rotate)
+	err := l.writer.runHeld(ctx, l.writer.rotate)
 	close(release)
 	if err := <-read; err != nil {
 		t.Error(err)
@@ -174,7 +174,7 @@ func TestRotationWithFramesPending(t *testing.T) {
 		k.ok(k.pend(id+".0", id+".1"))
 	}
 	standing := func() (s Status) {
-		k.log.writer.frames.standing(k.log.Size, &s)
+		k.log.writer.frames.addToStatus(k.log.Size, &s)
 		return s
 	}
 	if n := standing().Unfilled; n != 6 {
@@ -236,7 +236,7 @@ func TestSealedSegmentsAreReadOnlyAgain(t *testing.T) {
 	readOnly()
 
 	k.ok(os.Chmod(path, 0o600))
-	k.ok(k.log.writer.order(t.Context(), func() error { _ = k.log.writer.fail(errors.New("the disk failed")); return nil }))
+	k.ok(k.log.writer.runHeld(t.Context(), func() error { _ = k.log.writer.fail(errors.New("the disk failed")); return nil }))
 	for !k.log.Status().OK {
 		time.Sleep(time.Millisecond)
 	}

@@ -143,7 +143,7 @@ func TestSettledWhileWritingFails(t *testing.T) {
 	k.append("a-1", "a-2")
 	k.ok(k.log.Rotate(t.Context()))
 	k.append("a-3")
-	k.ok(k.log.writer.order(t.Context(), func() error { k.log.writer.fail(errors.New("the disk")); return nil }))
+	k.ok(k.log.writer.runHeld(t.Context(), func() error { k.log.writer.fail(errors.New("the disk")); return nil }))
 	if got := k.settled(nil); got.moment.Size != 3 {
 		t.Errorf("got %+v, want the end of the sealed segment", got.moment)
 	}

@@ -32,12 +32,12 @@ type Status struct {
 // Status says how the log is.
 func (l *Log) Status() Status {
 	w := l.writer
-	s := w.state.now()
+	s := w.state.current()
 	s.Mode, s.OK = w.options.Mode, s.Err == nil
-	w.frames.standing(l.Size, &s)
+	w.frames.addToStatus(l.Size, &s)
 	s.Queued += len(w.queue.calls)
-	s.Recent, s.Full = w.accounts.state()
-	for _, tail := range l.found {
+	s.Recent, s.Full = w.accounts.usage()
+	for _, tail := range l.foundUnsigned {
 		s.Unsigned += tail.To - tail.From + 1
 	}
 	for _, segment := range l.Segments() {
@@ -60,27 +60,27 @@ type loss struct {
 	First, Last time.Time
 }
 
-func (s *state) now() Status {
+func (s *state) current() Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.status
 }
 
-func (s *state) drop(n int, at time.Time) {
+func (s *state) countDropped(n int, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.status.Dropped += uint64(n)
-	s.lost = s.lost.and(loss{uint64(n), at, at})
+	s.lost = s.lost.plus(loss{uint64(n), at, at})
 }
 
-func (s *state) refuse(n int) {
+func (s *state) countRefused(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.status.Refused += uint64(n)
 	s.refused += uint64(n)
 }
 
-func (s *state) fail(err error, at time.Time) {
+func (s *state) setFailed(err error, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.status.Err == nil {
@@ -89,30 +89,30 @@ func (s *state) fail(err error, at time.Time) {
 	s.status.Err = err
 }
 
-// take hands over what is to be recorded: what is dropped from now on is of the
+// takeLost hands over what is to be recorded: what is dropped from now on is of the
 // next record. If it could not be recorded, giveBack takes it back.
-func (s *state) take() (lost loss, refused uint64) {
+func (s *state) takeLost() (lost loss, refused uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	lost, s.lost = s.lost, loss{}
 	return lost, s.refused
 }
 
-func (s *state) giveBack(lost loss) {
+func (s *state) giveBackLost(lost loss) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.lost = lost.and(s.lost)
+	s.lost = lost.plus(s.lost)
 }
 
-func (s *state) resume() {
+func (s *state) setResumed() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.status.Err, s.status.Since, s.refused = nil, time.Time{}, 0
 }
 
-// and is both together. What waited longest in the queue may be dropped last: the
+// plus is both together. What waited longest in the queue may be dropped last: the
 // dates are not in the order of the drops.
-func (l loss) and(other loss) loss {
+func (l loss) plus(other loss) loss {
 	if l.Count == 0 || other.Count == 0 {
 		return cmp.Or(l, other)
 	}
@@ -126,8 +126,8 @@ func (l loss) and(other loss) loss {
 	return l
 }
 
-// details are the members that say what was dropped.
-func (l loss) details(m map[string]any) map[string]any {
+// addTo are the members that say what was dropped.
+func (l loss) addTo(m map[string]any) map[string]any {
 	if l.Count > 0 {
 		m["dropped"] = l.Count
 		m["dropped_first"] = l.First.UTC().Format(format.TimeLayout)

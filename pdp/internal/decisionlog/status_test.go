@@ -15,23 +15,23 @@ func TestLossesMeanwhile(t *testing.T) {
 	t.Parallel()
 	at := func(minute int) time.Time { return time.Date(2026, 1, 1, 0, minute, 0, 0, time.UTC) }
 	var s state
-	none, _ := s.take()
-	s.drop(2, at(5))
-	if one, _ := s.take(); none != (loss{}) || one != (loss{2, at(5), at(5)}) {
+	none, _ := s.takeLost()
+	s.countDropped(2, at(5))
+	if one, _ := s.takeLost(); none != (loss{}) || one != (loss{2, at(5), at(5)}) {
 		t.Errorf("after a record of nothing: %v %v", none, one)
 	}
-	s.drop(1, at(1))
-	s.drop(1, at(3))
-	lost, _ := s.take()
-	s.drop(3, at(2)) // it waited in the queue the longer
-	s.drop(1, at(7))
-	s.giveBack(lost)
-	if all, _ := s.take(); all != (loss{6, at(1), at(7)}) {
+	s.countDropped(1, at(1))
+	s.countDropped(1, at(3))
+	lost, _ := s.takeLost()
+	s.countDropped(3, at(2)) // it waited in the queue the longer
+	s.countDropped(1, at(7))
+	s.giveBackLost(lost)
+	if all, _ := s.takeLost(); all != (loss{6, at(1), at(7)}) {
 		t.Errorf("with what could not be recorded: %v", all)
 	}
-	s.giveBack(loss{})
-	if all, _ := s.take(); all != (loss{}) || s.now().Dropped != 8 {
-		t.Errorf("%v, %d dropped", all, s.now().Dropped)
+	s.giveBackLost(loss{})
+	if all, _ := s.takeLost(); all != (loss{}) || s.current().Dropped != 8 {
+		t.Errorf("%v, %d dropped", all, s.current().Dropped)
 	}
 }
 
@@ -40,7 +40,7 @@ func TestDroppedLast(t *testing.T) {
 	t.Parallel()
 	data := memory(t)
 	l := mustOpen(t, data, Options{Mode: BestEffort})
-	l.writer.state.drop(3, l.writer.options.Now())
+	l.writer.state.countDropped(3, l.writer.options.Now())
 	must(t, l.Close())
 	lines := verify(t, data)
 	if last := lines[len(lines)-1]; !bytes.Contains(last, []byte(`"dropped":3,"dropped_first":"20`)) {
@@ -79,7 +79,7 @@ func TestSizeCountsEachRecordOnce(t *testing.T) {
 			t.Fatalf("%d records, of which %d are not filled, for %d since %v", s.Size-base, s.Unfilled, s.Behind, least-base)
 		}
 	}
-	if err := l.barrier(t.Context()); err != nil {
+	if err := l.waitUntilFilled(t.Context()); err != nil {
 		t.Error(err)
 	}
 	if s := l.Status(); s.Unfilled != 0 || s.Behind != 0 || s.Size != base+answered.Load() || s.Size != l.Size() {

@@ -70,7 +70,7 @@ func newWriter(r *segment.Reader, data string, o Options) *writer {
 	if o.Mode == BestEffort {
 		w.queue.most = o.QueueBytes / queueShares
 	}
-	w.frames = newFrames(o.Now, w.answer, o.On.Commit)
+	w.frames = newFrames(o.Now, w.answerCalls, o.On.Commit)
 	grown := make(chan struct{})
 	w.told.grown.Store(&grown)
 	return w
@@ -85,14 +85,14 @@ const (
 // run is the writer's goroutine.
 func (w *writer) run() {
 	defer close(w.life.done)
-	timer := time.NewTimer(w.wait())
+	timer := time.NewTimer(w.untilDue())
 	defer timer.Stop()
 	for {
 		select {
 		case c := <-w.queue.calls:
-			w.serve(w.gather(c))
+			w.serveCalls(w.gather(c))
 		case <-w.frames.wake:
-			if w.write(nil, false) == nil {
+			if w.commitPending(nil, false) == nil {
 				w.rotateIfDue()
 			}
 		case <-timer.C:
@@ -101,12 +101,12 @@ func (w *writer) run() {
 			w.drain()
 			return
 		}
-		timer.Reset(w.wait())
+		timer.Reset(w.untilDue())
 	}
 }
 
-// wait is how long the writer may sleep without a call.
-func (w *writer) wait() time.Duration {
+// untilDue is how long the writer may sleep without a call.
+func (w *writer) untilDue() time.Duration {
 	t := &w.tail
 	switch {
 	case errors.Is(w.failed, record.ErrDamaged): // an operator must see to it, and the leaks of bbolt in each try add up
@@ -121,12 +121,12 @@ func (w *writer) wait() time.Duration {
 
 // tick does due work.
 func (w *writer) tick() {
-	if w.wait() > 0 {
+	if w.untilDue() > 0 {
 		return
 	}
 	if w.failed != nil {
 		w.recover()
-	} else if w.write(nil, true) == nil {
+	} else if w.commitPending(nil, true) == nil {
 		w.rotateIfDue()
 	}
 }
@@ -179,52 +179,52 @@ func (w *writer) drain() {
 	for {
 		select {
 		case c := <-w.queue.calls:
-			w.serve(w.gather(c))
+			w.serveCalls(w.gather(c))
 		default:
 			return
 		}
 	}
 }
 
-// serve writes calls and answers them. Of them at most the last is an order.
-func (w *writer) serve(calls []*call) {
+// serveCalls writes calls and answers them. Of them at most the last is an order.
+func (w *writer) serveCalls(calls []*call) {
 	writes := calls
 	last := calls[len(calls)-1]
 	if last.do != nil {
 		writes = calls[:len(calls)-1]
 	}
 	if len(writes) > 0 {
-		w.answer(writes, w.write(writes, false))
+		w.answerCalls(writes, w.commitPending(writes, false))
 	}
 	if last.do != nil {
-		w.answer(calls[len(calls)-1:], last.do())
+		w.answerCalls(calls[len(calls)-1:], last.do())
 	}
 	w.rotateIfDue()
 }
 
-func (w *writer) answer(calls []*call, err error) {
+func (w *writer) answerCalls(calls []*call, err error) {
 	for _, c := range calls {
-		w.queue.leave(c)
+		w.queue.giveBackRoom(c)
 		if err != nil {
-			w.accounts.giveBack(c)
+			w.accounts.giveBackComing(c)
 		}
 		switch {
 		case c.waits:
 			if err != nil {
-				w.state.refuse(len(c.entries))
+				w.state.countRefused(len(c.entries))
 			}
 			if c.reply != nil {
 				c.reply <- err
 			}
 		case err != nil:
-			w.state.drop(len(c.entries), c.at)
+			w.state.countDropped(len(c.entries), c.at)
 		}
 	}
 }
 
-// held does something while no frame flies, and all that is durable is filled.
-func (w *writer) held(do func() error) error {
-	defer w.frames.release()
+// whileHeld does something while no frame flies, and all that is durable is filled.
+func (w *writer) whileHeld(do func() error) error {
+	defer w.frames.releaseFlights()
 	if err := w.hold(); err != nil {
 		return err
 	}
@@ -234,51 +234,51 @@ func (w *writer) held(do func() error) error {
 // hold fills the segment with all that is durable, and keeps frames from flying: the writer's work then comes
 // after all that was answered, and its time before that of all that will be. It ends with release.
 func (w *writer) hold() error {
-	w.frames.hold()
-	return w.rest()
+	w.frames.holdFlights()
+	return w.fillUntilIdle()
 }
 
-// rest fills the segment until no frame is left that may fly.
-func (w *writer) rest() error {
+// fillUntilIdle fills the segment until no frame is left that may fly.
+func (w *writer) fillUntilIdle() error {
 	for {
-		if err := w.write(nil, false); err != nil {
+		if err := w.commitPending(nil, false); err != nil {
 			return err
 		}
-		if w.frames.rest() {
+		if w.frames.waitForFlight() {
 			return w.unavailable()
 		}
 	}
 }
 
-// write commits the frames that are durable, and calls after them, together with the record of dropped calls.
+// commitPending commits the frames that are durable, and calls after them, together with the record of dropped calls.
 // A journal that broke fails the log.
-func (w *writer) write(calls []*call, checkpoint bool) error {
+func (w *writer) commitPending(calls []*call, checkpoint bool) error {
 	if err := w.unavailable(); err != nil {
 		return err
 	}
-	if err := w.frames.isBroken(); err != nil {
+	if err := w.frames.flightError(); err != nil {
 		return w.fail(fmt.Errorf("the journal: %w", err))
 	}
-	lost, _ := w.state.take()
-	calls = append(calls[:len(calls):len(calls)], w.dropped(lost)...)
-	if err := w.fillAll(calls, checkpoint); err != nil {
-		w.state.giveBack(lost)
+	lost, _ := w.state.takeLost()
+	calls = append(calls[:len(calls):len(calls)], w.recordDropped(lost)...)
+	if err := w.fillSegment(calls, checkpoint); err != nil {
+		w.state.giveBackLost(lost)
 		return w.fail(err)
 	}
 	return nil
 }
 
-// fillAll fills the segment with all frames that are durable, and with calls after them. It leaves frames that land
+// fillSegment fills the segment with all frames that are durable, and with calls after them. It leaves frames that land
 // meanwhile to the next time: they may come as fast as the segment can be filled.
-func (w *writer) fillAll(calls []*call, checkpoint bool) error {
-	landed := w.frames.landed()
+func (w *writer) fillSegment(calls []*call, checkpoint bool) error {
+	landed := w.frames.durableCount()
 	for more := true; more; {
-		var part order
-		if part.frames, part.now, more = w.frames.cut(landed); !more {
+		var part transaction
+		if part.frames, part.now, more = w.frames.durableFrames(landed); !more {
 			part.calls, part.checkpoint = calls, checkpoint
 		}
-		if part.empty() {
-			w.frames.filled(nil, func() {})
+		if part.isEmpty() {
+			w.frames.forgetFilled(nil, func() {})
 		} else if err := w.transact(part); err != nil {
 			return err
 		}
@@ -286,12 +286,12 @@ func (w *writer) fillAll(calls []*call, checkpoint bool) error {
 	return nil
 }
 
-// dropped is the record of dropped calls, if there were some.
-func (w *writer) dropped(lost loss) []*call {
+// recordDropped is the record of dropped calls, if there were some.
+func (w *writer) recordDropped(lost loss) []*call {
 	if lost.Count == 0 {
 		return nil
 	}
-	return []*call{w.own("", format.EventDropped, lost.details(map[string]any{}))}
+	return []*call{w.ownRecord("", format.EventDropped, lost.addTo(map[string]any{}))}
 }
 
 // unavailable is the error of a log that failed.
@@ -302,8 +302,8 @@ func (w *writer) unavailable() error {
 	return fmt.Errorf("%w: %w", segment.ErrUnavailable, w.failed)
 }
 
-// own is a call with a record of the log's own. caller is "" if no caller asked for it.
-func (w *writer) own(caller, event string, about any) *call {
+// ownRecord is a call with a record of the log's own. caller is "" if no caller asked for it.
+func (w *writer) ownRecord(caller, event string, about any) *call {
 	p, err := prepare(&record.Entry{
 		Kind:    format.KindAdmin,
 		Caller:  caller,
@@ -314,12 +314,12 @@ func (w *writer) own(caller, event string, about any) *call {
 		panic(err) // an event of ours is always a record
 	}
 	c := &call{entries: []prepared{p}, at: w.options.Now()}
-	c.weight = weigh(c.entries)
+	c.weight = weightOf(c.entries)
 	return c
 }
 
-// grow makes records visible, and wakes readers that wait for them.
-func (w *writer) grow(size uint64) {
+// makeVisible makes records visible, and wakes readers that wait for them.
+func (w *writer) makeVisible(size uint64) {
 	w.reader.SetSize(size)
 	next := make(chan struct{})
 	close(*w.told.grown.Swap(&next))
