@@ -16,12 +16,12 @@ import (
 	"policy-service/pdp/internal/plainfile"
 )
 
-// Checkpoint makes a signed checkpoint now and returns it.
+// Checkpoint signs a checkpoint of all records now, and returns it.
 func (l *Log) Checkpoint(ctx context.Context) (signed []byte, err error) {
 	return l.writer.newestCheckpoint(ctx, func(*tail) bool { return false })
 }
 
-// newestCheckpoint is the newest checkpoint if willDo accepts it, or one that is made now. The writer has
+// newestCheckpoint returns the newest checkpoint if willDo accepts it, and otherwise makes one. The writer has
 // the newest checkpoint in memory: it was checked when the log was opened, or made since.
 func (w *writer) newestCheckpoint(ctx context.Context, willDo func(*tail) bool) (signed []byte, err error) {
 	err = w.runHeld(ctx, func() error {
@@ -39,13 +39,14 @@ func (w *writer) newestCheckpoint(ctx context.Context, willDo func(*tail) bool) 
 	return signed, nil
 }
 
-// checkpointDue reports whether the tree is to be signed, because so much or so long ago was written that is not.
+// checkpointDue reports whether so much was written since the last checkpoint, or that is so long ago, that the tree must be signed.
 func (w *writer) checkpointDue(t *tail) bool {
 	c := &w.options.Checkpoints
 	return t.Edge.Size-t.Checkpointed >= uint64(c.Records) || t.Unsigned >= c.Bytes || time.Since(t.checkpointedAt) >= c.Every
 }
 
-// signCheckpoint signs the tree as it will be after this transaction.
+// signCheckpoint signs the tree as it will be after this transaction. nextKey, unless nil, signs too, and is the key of all
+// later checkpoints.
 func (w *writer) signCheckpoint(b buckets, next *tail, now time.Time, nextKey *segment.Key) (err error) {
 	c := segment.Checkpoint{Origin: w.key.Name(), Size: next.Edge.Size}
 	c.Time, _ = next.nextTime(now)
@@ -67,8 +68,8 @@ func (w *writer) signCheckpoint(b buckets, next *tail, now time.Time, nextKey *s
 	return b.checkpoints.Put(c.Key(), c.Note)
 }
 
-// putHead puts the head of a segment at the end of a transaction. In doubt it has none: nothing may vouch for what is
-// there before it is named.
+// putHead writes the head of a segment at the end of a transaction. While the log is in doubt the segment has no head: nothing
+// may vouch for unsigned records before a record names them.
 func (w *writer) putHead(meta *bbolt.Bucket, s *active, next *tail, o transaction) error {
 	if next.doubt != "" {
 		return meta.Delete([]byte(format.MetaHead))
@@ -84,15 +85,15 @@ func (w *writer) putHead(meta *bbolt.Bucket, s *active, next *tail, o transactio
 	return meta.Put([]byte(format.MetaHead), head)
 }
 
-// sign keeps the newest checkpoint for [Log.Signed].
-func (t *told) sign(note []byte) {
-	if c, err := segment.ParseCheckpoint(note, nil); err == nil { // it is the writer's own
+// keepSigned keeps the newest checkpoint for [Log.Signed].
+func (t *told) keepSigned(note []byte) {
+	if c, err := segment.ParseCheckpoint(note, nil); err == nil { // the writer has just signed it
 		t.signed.Store(&c)
 	}
 }
 
-// keepCheckpoint keeps the newest checkpoint outside of the segments. It is not synced, and may fail: a start that finds an
-// older one, or none, accepts a shorter log.
+// keepCheckpoint writes the newest checkpoint to a file beside the segments. It does not sync, and may fail: a start that finds
+// an older checkpoint, or no file, accepts a shorter log.
 func keepCheckpoint(data string, signed []byte) {
 	name := filepath.Join(data, format.CheckpointFile)
 	_ = os.Remove(name + ".new") // it may be a pipe, which would hold up the writer
@@ -106,13 +107,13 @@ func keepCheckpoint(data string, signed []byte) {
 	}
 }
 
-// KeepWitnessed keeps a checkpoint for [segment.Reader.Witnessed].
+// KeepWitnessed writes a checkpoint for [segment.Reader.Witnessed].
 func (l *Log) KeepWitnessed(signed []byte) error {
 	return plainfile.Replace(filepath.Join(l.data, format.WitnessedFile), signed)
 }
 
-// RotateKey signs a new key in, and returns its public half. caller goes on record as the one who
-// asked for it, and may be "".
+// RotateKey signs a new key in, and returns its public half. caller, who may be "", goes on record as the one who
+// asked for it.
 func (l *Log) RotateKey(ctx context.Context, caller string) (public string, err error) {
 	err = l.writer.runHeld(ctx, func() (err error) {
 		public, err = l.writer.rotateKey(caller)
@@ -124,8 +125,8 @@ func (l *Log) RotateKey(ctx context.Context, caller string) (public string, err 
 	return public, nil
 }
 
-// rotateKey keeps the new key on disk before it is on record, and puts it in
-// force after: a crash in between is mended by openKey.
+// rotateKey writes the new key to disk before it is on record, and puts it in
+// force after: openKey finishes the change if a crash comes in between.
 func (w *writer) rotateKey(caller string) (string, error) {
 	next, err := segment.NewKey(w.key.Name())
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"policy-service/pdp/internal/decisionlog/segment"
 )
 
-// tail is the end of the log as the writer knows it: all that it needs to go on.
+// tail is the end of the log as the writer knows it: all that the writer needs to append.
 type tail struct {
 	segment.End
 	// journal is what may have records that the segment has not.
@@ -28,7 +28,7 @@ type tail struct {
 	appended       time.Time
 }
 
-// transaction says what a transaction has to do.
+// transaction says what a transaction writes.
 type transaction struct {
 	frames []*frame // of the journal, to be written first
 	calls  []*call
@@ -41,23 +41,15 @@ type transaction struct {
 	begin      *active
 }
 
-// isEmpty reports whether there is nothing to do.
+// isEmpty reports whether there is nothing to write.
 func (o *transaction) isEmpty() bool { return len(o.frames) == 0 && len(o.calls) == 0 && !o.checkpoint }
 
-// commitsMore reports whether there is more to make durable than what the journal has.
+// commitsMore reports whether the transaction makes more durable than the journal has already.
 func (o *transaction) commitsMore() bool { return len(o.calls) > 0 || o.checkpoint || o.clean }
 
-// allCalls are the calls of frames, and those after them.
-func (o *transaction) allCalls() (calls []*call) {
-	for _, one := range o.frames {
-		calls = append(calls, one.calls...)
-	}
-	return append(calls, o.calls...)
-}
-
 // transact writes frames and calls into the active segment, all or nothing, and returns
-// when they are durable. After an error they may be there or not:
-// the file must be closed and looked at.
+// when they are durable. After an error they may be in the file or not:
+// the file must be closed and read again.
 func (w *writer) transact(o transaction) error {
 	start, s, next := time.Now(), w.active, w.tail
 	next.Edge = next.Edge.Clone()
@@ -65,14 +57,18 @@ func (w *writer) transact(o transaction) error {
 		s = o.begin
 		s.charged = newCharges()
 	}
-	calls := o.allCalls()
+	var calls []*call
+	for _, one := range o.frames {
+		calls = append(calls, one.calls...)
+	}
+	calls = append(calls, o.calls...)
 	commit := Commit{Calls: len(o.calls)}
 	err := segment.Guard(func() error {
 		tx, err := s.Written().Begin(true)
 		if err != nil {
 			return err
 		}
-		defer func() { _ = tx.Rollback() }() // nothing after a commit
+		defer func() { _ = tx.Rollback() }() // has no effect after a commit
 		if err := w.writeInto(tx, s, &next, o, &commit); err != nil {
 			return err
 		}
@@ -102,7 +98,7 @@ func (w *writer) transact(o transaction) error {
 		w.active.charged = nil
 	}
 	w.accounts.countWritten(calls, contentBytes(s.Size, next.Edge.Size-s.First))
-	if o.begin == nil { // else the segment is not yet among those that are read
+	if o.begin == nil { // else the segment is not yet among the segments that readers see
 		w.frames.forgetFilled(o.frames, func() { w.makeVisible(next.Edge.Size) })
 	}
 	if commit.Took = time.Since(start); o.commitsMore() {
@@ -112,21 +108,21 @@ func (w *writer) transact(o transaction) error {
 		w.options.On.Fill(commit.Took)
 	}
 	if made {
-		w.told.sign(next.Note)
+		w.told.keepSigned(next.Note)
 		keepCheckpoint(w.data, next.Note)
 		w.options.On.Checkpoint(next.Note)
 	}
 	return nil
 }
 
-// writeInto does the writing of a transaction.
+// writeInto writes a transaction into tx, and brings next up to date.
 func (w *writer) writeInto(tx *bbolt.Tx, s *active, next *tail, o transaction, commit *Commit) (err error) {
 	if o.begin != nil {
 		if err := putBeginning(tx, s.File, next.Edge, w.key.Public); err != nil {
 			return err
 		}
 	}
-	f := filling{newBuckets(tx), s, next, &Commit{}} // what the journal has was counted
+	f := filling{newBuckets(tx), s, next, &Commit{}} // frames were counted when the journal had them
 	for _, one := range o.frames {
 		for _, c := range one.calls {
 			if err := f.putCall(c, one.time); err != nil {
@@ -157,22 +153,21 @@ func (w *writer) writeInto(tx *bbolt.Tx, s *active, next *tail, o transaction, c
 			return err
 		}
 	}
-	b := f.buckets
 	if (o.checkpoint || w.checkpointDue(next) || o.clean) && next.doubt == "" {
-		if err := errors.Join(w.signCheckpoint(b, next, now(), o.nextKey), s.charged.putChanged(tx)); err != nil {
+		if err := errors.Join(w.signCheckpoint(f.buckets, next, now(), o.nextKey), s.charged.putChanged(tx)); err != nil {
 			return err
 		}
 	}
 	if o.clean {
-		err = b.meta.Put([]byte(format.MetaClean), segment.Number(next.Edge.Size))
+		err = f.meta.Put([]byte(format.MetaClean), segment.Number(next.Edge.Size))
 	}
 	if next.keys > 0 && (o.begin != nil || next.keys != w.tail.keys) {
-		err = errors.Join(err, b.meta.Put([]byte(format.MetaKeys), segment.Number(next.keys)))
+		err = errors.Join(err, f.meta.Put([]byte(format.MetaKeys), segment.Number(next.keys)))
 	}
-	return errors.Join(err, w.putHead(b.meta, s, next, o))
+	return errors.Join(err, w.putHead(f.meta, s, next, o))
 }
 
-// filling is a transaction that is being filled.
+// filling is a transaction while calls are written into it.
 type filling struct {
 	buckets
 	segment *active
@@ -180,6 +175,7 @@ type filling struct {
 	commit  *Commit
 }
 
+// putCall writes the records of a call.
 func (f *filling) putCall(c *call, now time.Time) error {
 	c.first = f.next.Edge.Size
 	at, behind := f.next.nextTime(now)
@@ -187,7 +183,7 @@ func (f *filling) putCall(c *call, now time.Time) error {
 		p := &c.entries[i]
 		p.finish(f.next.Edge.Size, at, behind)
 		f.next.keys = max(p.keys, f.next.keys) // the files of an older change may be back
-		if err := f.buckets.putRecord(p, &f.next.Edge); err != nil {
+		if err := f.putRecord(p, &f.next.Edge); err != nil {
 			return err
 		}
 		f.commit.Bytes += len(p.line)
@@ -199,7 +195,8 @@ func (f *filling) putCall(c *call, now time.Time) error {
 	return nil
 }
 
-// nextTime is the time of what is written now: never before what was written last.
+// nextTime returns the time of the record that is written now, which is never before that of the last record. behind reports
+// whether the clock was.
 func (t *tail) nextTime(now time.Time) (at time.Time, behind bool) {
 	if now = now.Round(0).UTC(); now.Before(t.Time) {
 		return t.Time, true
@@ -208,8 +205,8 @@ func (t *tail) nextTime(now time.Time) (at time.Time, behind bool) {
 	return now, false
 }
 
-// buckets are those of a segment that is written to. All but ids are written in
-// the order of their keys, so that their pages can be filled to the brim.
+// buckets are the buckets of a segment that is written to. All but ids are written in
+// the order of their keys, so that their pages can be filled completely.
 type buckets struct {
 	meta, records, hashes, ids, checkpoints *bbolt.Bucket
 }
@@ -226,6 +223,7 @@ func newBuckets(tx *bbolt.Tx) buckets {
 	return b
 }
 
+// putRecord writes a record, its hashes and its id.
 func (b *buckets) putRecord(p *prepared, e *segment.Edge) error {
 	key := segment.Number(e.Size)
 	stored := e.Add(make([]byte, 0, 2*tlog.HashSize), tlog.RecordHash(p.line)) // two on average
@@ -241,7 +239,7 @@ func (b *buckets) putRecord(p *prepared, e *segment.Edge) error {
 	return nil
 }
 
-// putBeginning says in a new segment where in the log it stands.
+// putBeginning writes into a new segment where in the log it stands.
 func putBeginning(tx *bbolt.Tx, s *segment.File, e segment.Edge, public string) error {
 	meta := tx.Bucket([]byte(format.BucketMeta))
 	for name, value := range map[string][]byte{

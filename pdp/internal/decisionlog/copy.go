@@ -74,18 +74,12 @@ func CopyStopped(data string) (last segment.Checkpoint, files []Copied, release 
 	if _, err = segment.VerifierKeys(data); err != nil { // or the lock would be made where no log is
 		return last, nil, nil, err
 	}
-	lock, err := plainfile.OpenFile(filepath.Join(data, format.LockFile), os.O_CREATE|os.O_RDONLY, 0o600)
+	lock, err := lockLog(data, 0)
 	if err != nil {
 		return last, nil, nil, err
 	}
 	release = func() { _ = boltfile.Unlock(lock) }
-	if err = boltfile.Lock(lock, true, 0); errors.Is(err, boltfile.ErrLocked) {
-		err = segment.ErrLocked
-	}
-	if err == nil {
-		last, files, err = copyStopped(data)
-	}
-	if err != nil {
+	if last, files, err = copyStopped(data); err != nil {
 		CloseAll(files)
 		release()
 		return last, nil, nil, err
@@ -151,17 +145,11 @@ func appendBundles(files []Copied, data string) ([]Copied, error) {
 // MoveAside moves all that there is of a log into another directory, which is then laid out as a data directory, and other
 // files before it. It calls first once no process can open the log.
 func MoveAside(data, to string, first func() error, others ...string) error {
-	lock, err := plainfile.OpenFile(filepath.Join(data, format.LockFile), os.O_CREATE|os.O_RDONLY, 0o600)
-	switch {
-	case err == nil:
-		defer func() { _ = boltfile.Unlock(lock) }()
-		if err = boltfile.Lock(lock, true, 0); errors.Is(err, boltfile.ErrLocked) {
-			err = segment.ErrLocked
-		}
-	case errors.Is(err, fs.ErrNotExist): // not even its directory
-		err = nil
-	}
+	lock, err := lockLog(data, 0)
 	if err == nil {
+		defer func() { _ = boltfile.Unlock(lock) }()
+	}
+	if err == nil || errors.Is(err, fs.ErrNotExist) { // there is not even its directory
 		err = first()
 	}
 	for _, name := range append(others, format.LogDir, format.NextKeyFile, format.CheckpointFile, format.PublicKeyFile, format.KeyFile) {

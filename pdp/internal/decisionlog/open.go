@@ -30,7 +30,7 @@ func Open(data string, options Options) (*Log, error) {
 	return open(data, options, (*writer).replayJournal)
 }
 
-// open opens the log. replay fills it with what its journal has, and returns how many records that were.
+// open opens the log. replay fills the active segment with what only the journal has, and returns the number of these records.
 func open(data string, options Options, replay func(*writer) (int, error)) (*Log, error) {
 	if options = options.withDefaults(); options.Mode != Strict && options.Mode != BestEffort {
 		return nil, fmt.Errorf("there is no mode %q: try %s or %s", options.Mode, Strict, BestEffort)
@@ -49,7 +49,9 @@ func open(data string, options Options, replay func(*writer) (int, error)) (*Log
 	}
 	l.origin = l.writer.key.Name()
 	go l.writer.run()
-	err := errors.Join(l.index.Sweep(), l.removals.finish(context.Background()))
+	l.removals.Lock()
+	err := errors.Join(l.index.Sweep(), l.removals.finishLeft(context.Background()))
+	l.removals.Unlock()
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("opening the decision log: %w", err), l.Close())
 	}
@@ -59,11 +61,22 @@ func open(data string, options Options, replay func(*writer) (int, error)) (*Log
 	return l, nil
 }
 
+// abandon closes everything, whatever state it is in.
+func (l *Log) abandon() {
+	l.writer.closeActive()
+	l.writer.frames.refuseCalls(ErrClosed)
+	_ = l.Reader.Close()
+	if l.lock != nil {
+		_ = boltfile.Unlock(l.lock)
+	}
+}
+
+// openWriter takes the lock, checks the end of the log, replays the journal, and begins a new journal.
 func (l *Log) openWriter(replay func(*writer) (int, error)) (err error) {
 	if err := os.MkdirAll(filepath.Join(l.data, format.LogDir), 0o700); err != nil {
 		return err
 	}
-	if err := l.takeLock(); err != nil {
+	if l.lock, err = lockLog(l.data, l.writer.options.LockTimeout); err != nil {
 		return err
 	}
 	crashed, err := l.writer.openTail()
@@ -96,33 +109,32 @@ func (l *Log) openWriter(replay func(*writer) (int, error)) (err error) {
 	return l.writer.startJournal(transaction{})
 }
 
-// takeLock takes the lock of the log's directory. bbolt's own is on the active segment, and
+// lockLog takes the lock of a log's directory. bbolt's own lock is on the active segment, and
 // would let a second writer in while the first one rotates.
-func (l *Log) takeLock() (err error) {
-	// One open for writing keeps a file system from being remounted.
-	if l.lock, err = plainfile.OpenFile(filepath.Join(l.data, format.LockFile), os.O_CREATE|os.O_RDONLY, 0o600); err != nil {
-		return err
+func lockLog(data string, timeout time.Duration) (*os.File, error) {
+	// One file open for writing keeps a file system from being remounted, so this one is not.
+	f, err := plainfile.OpenFile(filepath.Join(data, format.LockFile), os.O_CREATE|os.O_RDONLY, 0o600)
+	if err != nil {
+		return nil, err
 	}
-	if err = boltfile.Lock(l.lock, true, l.writer.options.LockTimeout); errors.Is(err, boltfile.ErrLocked) {
-		return segment.ErrLocked
+	if err := boltfile.Lock(f, true, timeout); err != nil {
+		_ = boltfile.Unlock(f)
+		if errors.Is(err, boltfile.ErrLocked) {
+			err = segment.ErrLocked
+		}
+		return nil, err
 	}
-	return err
+	return f, nil
 }
 
-// abandon lets go of everything, whatever state it is in.
-func (l *Log) abandon() {
-	l.writer.closeActive()
-	l.writer.frames.refuseCalls(ErrClosed)
-	_ = l.Reader.Close()
-	if l.lock != nil {
-		_ = boltfile.Unlock(l.lock)
-	}
-}
-
-// openTail opens the log for writing, and checks the end of it. The rest
-// was checked when it was the end, and verify checks all of it.
+// openTail opens the last segment for writing, and checks its end. The rest of the log
+// was checked when it was the end, and verify checks all of it. A log without segments is created.
 func (w *writer) openTail() (crashed bool, err error) {
-	if err := w.removePrepared(); err != nil {
+	drafts, err := filepath.Glob(filepath.Join(w.data, format.LogDir, ".prepared-*"))
+	for _, name := range drafts {
+		err = errors.Join(err, os.Remove(name))
+	}
+	if err != nil {
 		return false, err
 	}
 	if err := w.reader.Scan(); err != nil {
@@ -154,7 +166,8 @@ func (w *writer) openTail() (crashed bool, err error) {
 	a, clean := &active{File: s, opened: w.options.Now()}, false
 	w.active = a
 	err = s.View(func(tx *bbolt.Tx) (err error) {
-		clean = segment.IsClean(tx.Bucket([]byte(format.BucketMeta)), w.reader.Size())
+		meta := tx.Bucket([]byte(format.BucketMeta))
+		clean = segment.IsClean(meta, w.reader.Size())
 		if at, ok := segment.TimeOf(tx.Bucket([]byte(format.BucketRecords)).Get(segment.Number(s.First))); ok {
 			a.opened = at
 		}
@@ -163,7 +176,6 @@ func (w *writer) openTail() (crashed bool, err error) {
 			return err
 		}
 		w.tail = tail{End: end, checkpointedAt: time.Now(), appended: time.Now()}
-		meta := tx.Bucket([]byte(format.BucketMeta))
 		if w.tail.journal, err = segment.ReadJournaled(meta.Get([]byte(format.MetaFormat)), meta.Get([]byte(format.MetaJournal))); err != nil {
 			return err
 		}
@@ -187,18 +199,18 @@ func (w *writer) openTail() (crashed bool, err error) {
 	return !clean, err
 }
 
-// makeReadOnly gives sealed segments the mode of sealed segments again, by which verify tells them from the active one beside
-// a server. A rotation sets it last, so a crash, or a transaction that only seemed to fail, can come before.
+// makeReadOnly sets the mode of sealed segments. verify beside a server takes a segment with another mode for the active one.
+// A rotation sets the mode last, so a crash, or a transaction that only seemed to fail, can come before.
 func makeReadOnly(sealed []*segment.File) {
 	for _, s := range sealed {
 		if info, err := os.Lstat(s.Path); err == nil && info.Mode().IsRegular() && info.Mode().Perm() != sealedMode {
-			_ = os.Chmod(s.Path, sealedMode) // a courtesy, as in rotate
+			_ = os.Chmod(s.Path, sealedMode) // not needed for safety, as in rotate
 		}
 	}
 }
 
-// checkEdge holds the edge of a segment that has no checkpoint yet against the last one
-// of the segment before it, if that is here: it was sealed with one.
+// checkEdge compares the edge of a segment without a checkpoint with the last checkpoint
+// of the segment before it, unless that segment was moved away. Each segment is sealed with a checkpoint.
 func (w *writer) checkEdge() error {
 	s := w.active
 	if w.tail.Note != nil || len(w.reader.Files()) < 2 {
@@ -231,9 +243,12 @@ func (w *writer) checkEdge() error {
 	return nil
 }
 
-// createLog begins a log. Its key gets its name last.
+// createLog begins a log. The key's file gets its name last.
 func (w *writer) createLog() (err error) {
-	if w.key, err = segment.NewKey(cmp.Or(w.options.Origin, randomOrigin())); err != nil {
+	var random [8]byte
+	_, _ = rand.Read(random[:])
+	origin := cmp.Or(w.options.Origin, "policy-service/"+hex.EncodeToString(random[:]))
+	if w.key, err = segment.NewKey(origin); err != nil {
 		return err
 	}
 	if err := plainfile.Replace(filepath.Join(w.data, format.NextKeyFile), []byte(w.key.Private+"\n")); err != nil {
@@ -253,14 +268,8 @@ func (w *writer) createLog() (err error) {
 	return err
 }
 
-func randomOrigin() string {
-	var b [8]byte
-	_, _ = rand.Read(b[:])
-	return "policy-service/" + hex.EncodeToString(b[:])
-}
-
-// settleDoubt ends the doubt. It returns the record that names what was in doubt, which must be written next; nil if there was
-// nothing.
+// settleDoubt ends the doubt about unsigned records. It returns the record that names them, which must be written next, or nil
+// if there were none.
 func (w *writer) settleDoubt() []*call {
 	from, to, cause := w.firstUnsigned(), w.tail.Edge.Size, w.tail.doubt
 	w.tail.doubt = ""
@@ -272,10 +281,10 @@ func (w *writer) settleDoubt() []*call {
 	return []*call{w.ownRecord("", format.EventUnsigned, found)}
 }
 
-// firstUnsigned is the first record that no checkpoint covers. What is in front of a segment is signed.
+// firstUnsigned returns the first record that no checkpoint covers. All before the active segment is signed.
 func (w *writer) firstUnsigned() uint64 { return max(w.active.First, w.tail.Checkpointed) }
 
-// recordCrash is the record of a start after a crash. size is how many records there were before the journal was read.
+// recordCrash returns the record of a start after a crash. size is the number of records before the journal was replayed.
 func (w *writer) recordCrash(size uint64, replayed int) *call {
 	c, files := w.options.Checkpoints, int64(len(journal.Paths("")))
 	about := map[string]any{
@@ -292,7 +301,7 @@ func (w *writer) recordCrash(size uint64, replayed int) *call {
 	return w.ownRecord("", format.EventCrash, about)
 }
 
-// Close writes what waits, makes a last checkpoint and closes the log.
+// Close writes what waits, signs a last checkpoint and closes the log.
 func (l *Log) Close() error {
 	w := l.writer
 	if !w.queue.close() {
@@ -306,7 +315,7 @@ func (l *Log) Close() error {
 	return errors.Join(w.closeLog(), l.Reader.Close(), boltfile.Unlock(l.lock))
 }
 
-// closeLog ends the log in good order. If the log failed, it tries once more to open it.
+// closeLog ends the log with a clean end. If the log failed, closeLog first tries to open it again.
 func (w *writer) closeLog() error {
 	if w.failed != nil {
 		w.recover()

@@ -16,8 +16,8 @@ import (
 	"policy-service/pdp/internal/decisionlog/segment"
 )
 
-// replayJournal fills the active segment with what a journal has that the segment has not: what was answered, and a moment
-// before a crash. It returns how many records that were.
+// replayJournal fills the active segment with the frames that only the journal has: answered calls, and what was written a
+// moment before a crash. It returns the number of their records.
 func (w *writer) replayJournal() (records int, err error) {
 	on := w.tail.journal
 	switch {
@@ -28,8 +28,11 @@ func (w *writer) replayJournal() (records int, err error) {
 	}
 	w.options.On.Step(StepReplay)
 	read, err := journal.Read(w.journalDir(), on.ID, on.Number, &w.key.Frames)
+	if damage := (*journal.Damage)(nil); errors.As(err, &damage) {
+		return 0, fmt.Errorf("%w: %w", ErrLost, err)
+	}
 	if err != nil {
-		return 0, unreadable(err)
+		return 0, err
 	}
 	w.frames.addRecovered(framesRead(read))
 	if err := w.fillSegment(nil, false); err != nil {
@@ -42,15 +45,7 @@ func (w *writer) replayJournal() (records int, err error) {
 	return int(journal.Records(read)), nil
 }
 
-// unreadable is the error of a journal that cannot be read. If records are lost, it is [ErrLost].
-func unreadable(err error) error {
-	if damage := (*journal.Damage)(nil); errors.As(err, &damage) {
-		return fmt.Errorf("%w: %w", ErrLost, err)
-	}
-	return err
-}
-
-// framesRead are the frames that were read of a journal.
+// framesRead returns the frames that were read of a journal, ready to be filled.
 func framesRead(read []journal.Frame) (some []*frame) {
 	for _, one := range read {
 		f := &frame{number: one.Number}
@@ -68,7 +63,7 @@ func framesRead(read []journal.Frame) (some []*frame) {
 	return some
 }
 
-// Loss is what a damaged journal had lost, as it stands on record.
+// Loss is what a damaged journal lost, as the log records it.
 type Loss struct {
 	File   string `json:"file"` // where the damage begins
 	Offset int64  `json:"offset"`
@@ -97,8 +92,8 @@ func Recover(data string, options Options) (Loss, error) {
 	return loss, l.Close()
 }
 
-// acceptLoss is replay of a journal that is damaged. What could be read, the record of the loss and the order to move the
-// files aside are one transaction: a crash leaves all of them to be done, or the files alone.
+// acceptLoss replays a damaged journal. The records that could be read, the record of the loss and the order to move the
+// files aside are one transaction: after a crash either all of that is still to be done, or only the files are to be moved.
 func (w *writer) acceptLoss() (Loss, error) {
 	on := w.tail.journal
 	if on == (segment.Journaled{}) || on.Aside != 0 {
@@ -131,7 +126,7 @@ func (w *writer) acceptLoss() (Loss, error) {
 	return loss, w.moveJournalAside()
 }
 
-// moveJournalAside moves the files of a journal aside whose loss is on record.
+// moveJournalAside moves the files of a journal aside once its loss is on record.
 func (w *writer) moveJournalAside() error {
 	if _, err := journal.MoveAside(w.journalDir(), time.Unix(0, w.tail.journal.Aside)); err != nil {
 		return err
@@ -139,8 +134,8 @@ func (w *writer) moveJournalAside() error {
 	return w.transact(transaction{journal: &segment.Journaled{}})
 }
 
-// fail closes what is open after an error of writing, and returns what callers get. Until
-// [writer.recover] has gone well everything is refused: a file whose sync failed can read
+// fail closes what is open after an error of writing, and returns the error that callers get. Until
+// [writer.recover] succeeds, every call is refused: a file whose sync failed can read
 // differently from the page cache and from the disk.
 func (w *writer) fail(err error) error {
 	w.failed, w.tried = err, time.Now()
@@ -151,7 +146,7 @@ func (w *writer) fail(err error) error {
 	return w.unavailable()
 }
 
-// closeActive closes what the writer has open, whatever state it is in.
+// closeActive closes the active segment, whatever state it is in.
 func (w *writer) closeActive() {
 	if s := w.active; s != nil {
 		_ = s.Close() // it failed already
@@ -160,8 +155,8 @@ func (w *writer) closeActive() {
 	w.active = nil
 }
 
-// recover opens the log again, as a new process would, and writes a record: that proves that
-// the disk takes what is written.
+// recover opens the log again, as a new process would, and writes a record, which proves that
+// the disk takes writes again.
 func (w *writer) recover() {
 	if err := w.reopen(); err != nil {
 		_ = w.fail(err)
@@ -172,18 +167,29 @@ func (w *writer) recover() {
 	w.options.On.State(nil)
 }
 
+// reopen opens the end of the log again, fills the segment with the frames that it lacks, and starts a new journal.
 func (w *writer) reopen() error {
 	size, status, segments := w.reader.Size(), w.state.current(), len(w.reader.Files())
 	if err := w.openAgain(); err != nil {
 		return err
 	}
-	if len(w.reader.Files()) != segments { // what failed was the beginning of one, and it is there
+	if len(w.reader.Files()) != segments { // the beginning of a segment failed, and the segment is there
 		w.setLimits(w.accounts.keep)
 	}
 	if now := w.reader.Size(); now < size {
 		return fmt.Errorf("%w: it had %d records and has %d", record.ErrDamaged, size, now)
 	}
-	if err := w.refillSegment(); err != nil {
+	// The segment may have some of the frames that were to be filled: it says up to which number.
+	if on := w.tail.journal; on != (segment.Journaled{}) {
+		had := w.frames.durableUpTo(on.Number)
+		for _, one := range had {
+			for _, c := range one.calls {
+				w.accounts.giveBackComing(c) // openTail counted all that the segment has
+			}
+		}
+		w.frames.forgetFilled(had, func() {})
+	}
+	if err := w.fillSegment(nil, false); err != nil {
 		return err
 	}
 	if err := w.transact(transaction{journal: &segment.Journaled{}}); err != nil {
@@ -196,7 +202,7 @@ func (w *writer) reopen() error {
 		"error":      classify(status.Err),
 		"refused":    refused,
 	})
-	// Nothing says that it resumed before there is a journal to answer with.
+	// No record says that the log resumed before there is a journal to answer with.
 	err := w.startJournal(transaction{calls: append(w.settleDoubt(), w.ownRecord("", format.EventResumed, about)), checkpoint: true})
 	if err != nil {
 		w.state.giveBackLost(lost)
@@ -204,7 +210,7 @@ func (w *writer) reopen() error {
 	return err
 }
 
-// openAgain keeps readers from opening the segment that the writer wants alone.
+// openAgain opens the end of the log while no reader can open a segment, because the writer needs the last one alone.
 func (w *writer) openAgain() error {
 	w.reader.Opening.Lock()
 	defer w.reader.Opening.Unlock()
@@ -215,21 +221,7 @@ func (w *writer) openAgain() error {
 	return err
 }
 
-// refillSegment is fillAll after writing failed. The segment may have some of the frames: it says up to which one.
-func (w *writer) refillSegment() error {
-	if on := w.tail.journal; on != (segment.Journaled{}) {
-		had := w.frames.durableUpTo(on.Number)
-		for _, one := range had {
-			for _, c := range one.calls {
-				w.accounts.giveBackComing(c) // what the segment has was counted when it was opened
-			}
-		}
-		w.frames.forgetFilled(had, func() {})
-	}
-	return w.fillSegment(nil, false)
-}
-
-// classify names an error without its text, which holds file names.
+// classify returns a name for an error, for the record. The error's text would hold file names.
 func classify(err error) string {
 	if err == nil {
 		return "other"

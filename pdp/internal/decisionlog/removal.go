@@ -308,16 +308,9 @@ func digestOf(name string) (digest string, size int64, err error) {
 	return digest, size, errors.Join(err, f.Close())
 }
 
-// finish is for Open: it finishes each removal of content that a crash
-// interrupted after its record, and undoes a removal without a record.
-func (r *removals) finish(ctx context.Context) error {
-	r.Lock()
-	defer r.Unlock()
-	return r.finishLeft(ctx)
-}
-
-// finishLeft also comes before each new removal: one that failed half way, as with
-// a full disk, left the segment with content that the next copy would keep.
+// finishLeft finishes each removal of content that a crash or a failure interrupted after its record, and undoes a removal
+// without a record. Open and each new removal call it first: a removal that failed half way, as with a full disk, left the
+// segment with content that the next copy would keep. The caller holds the lock.
 func (r *removals) finishLeft(ctx context.Context) error {
 	segments := r.log.Segments()
 	if len(segments) == 0 {

@@ -18,11 +18,11 @@ import (
 // sealedMode is the mode of a segment's file once nobody writes to it.
 const sealedMode = 0o400
 
-// allocSize is by how much the file of a segment grows; each time costs a sync.
+// allocSize is by how much the file of a segment grows. Each growth costs a sync.
 const allocSize = 4 << 20
 
-// writeOptions are the options of a segment that is written to. Its memory map is large from
-// the start: to enlarge it bbolt waits for all readers.
+// writeOptions returns the options of a segment that is written to. Its memory map is large from
+// the start, because bbolt waits for all readers before it enlarges a map.
 func (w *writer) writeOptions() bbolt.Options {
 	return bbolt.Options{
 		Timeout:         max(w.options.LockTimeout, time.Millisecond),
@@ -30,31 +30,25 @@ func (w *writer) writeOptions() bbolt.Options {
 	}
 }
 
-// rotateIfDue seals the active segment at its size and at its age.
+// rotateIfDue seals the active segment at its size and at its age. A segment with nothing but the log's
+// records of its own segments is never sealed: silence needs no segments, and if a new segment
+// is as large as a segment may be, sealing it would have no end.
 func (w *writer) rotateIfDue() {
-	if w.failed == nil && w.rotationDue(w.active) {
+	if w.failed != nil || time.Since(w.tried) < w.options.RetryEvery {
+		return
+	}
+	s, records := w.active, w.tail.Edge.Size-w.active.First
+	if records < 2 || s.Size < w.options.SegmentBytes && w.options.Now().Sub(s.opened) < w.options.SegmentAge {
+		return
+	}
+	if idle, err := onlyUpkeep(w.reader, s.First, records); err == nil && !idle {
 		_ = w.rotate()
 	}
 }
 
-// rotationDue reports whether a segment is to be sealed. One that holds nothing but what the
-// log says of its own segments never is: silence needs no segments, and if a new segment
-// is as large as a segment may be, sealing it would have no end.
-func (w *writer) rotationDue(s *active) bool {
-	size := w.tail.Edge.Size
-	if size-s.First < 2 || time.Since(w.tried) < w.options.RetryEvery {
-		return false
-	}
-	if s.Size < w.options.SegmentBytes && w.options.Now().Sub(s.opened) < w.options.SegmentAge {
-		return false
-	}
-	idle, err := onlyUpkeep(w.reader, s.First, size-s.First)
-	return err == nil && !idle
-}
-
-// Rotate seals the active segment, so that all that is on record now can be read by
-// others, and the segment can be rewritten. If writing fails meanwhile it
-// returns [segment.ErrUnavailable]; then the segment may be sealed.
+// Rotate seals the active segment, so that other processes can read all records up to now, and the
+// segment can be rewritten. If writing fails meanwhile, Rotate
+// returns [segment.ErrUnavailable], and the segment may be sealed or not.
 func (l *Log) Rotate(ctx context.Context) error {
 	var old *segment.File
 	err := l.writer.submitCall(ctx, &call{do: func() error {
@@ -70,8 +64,8 @@ func (l *Log) Rotate(ctx context.Context) error {
 	return old.Retire() // if that is not yet done
 }
 
-// rotate seals the active segment and begins the next. If the next cannot be made, as on a full disk, the active one goes
-// on. Frames fly while it is made.
+// rotate seals the active segment and begins the next. If the next one cannot be made, as on a full disk, the active one stays.
+// Frames are written while it is made.
 func (w *writer) rotate() error {
 	old := w.active
 	next, err := w.prepareSegment(old.Number + 1)
@@ -79,7 +73,7 @@ func (w *writer) rotate() error {
 		w.tried = time.Now()
 		return fmt.Errorf("beginning a segment: %w", err)
 	}
-	// All that landed meanwhile is filled now, and again those that land during that: decisions wait while frames are held.
+	// Frames that became durable meanwhile are filled now, and those of that time again: decisions wait while frames are held.
 	err = w.commitPending(nil, false)
 	if err == nil {
 		err = w.commitPending(nil, false)
@@ -91,19 +85,19 @@ func (w *writer) rotate() error {
 		_ = next.Close()
 		return err
 	}
-	_ = os.Chmod(old.Path, sealedMode) // a courtesy: hashes and signatures are what counts
+	_ = os.Chmod(old.Path, sealedMode) // not needed for safety: hashes and signatures protect the segment
 	go func() { _ = old.Retire() }()   // unmapping takes milliseconds, and readers may be at it
 	w.options.On.Rotate()
 	return nil
 }
 
-// maxTails is how many a new segment names.
+// maxTails is how many unsigned tails a new segment names.
 const maxTails = 100
 
-// sealActive ends a segment, and begins the next.
+// sealActive ends the active segment, and makes next the active one.
 func (w *writer) sealActive(next *segment.File) error {
-	// What is sealed has all that was answered, and no journal counts for it. Nothing is answered until the
-	// next segment names the journal again: if that fails, there is a new one.
+	// A sealed segment has all that was answered, and no journal counts for it. Nothing is answered until the
+	// next segment names the journal again. If that fails, a new journal is made.
 	on := w.tail.journal
 	w.options.On.Step(StepSeal)
 	if err := w.transact(transaction{checkpoint: w.tail.Edge.Size > w.tail.Checkpointed, journal: &segment.Journaled{}}); err != nil {
@@ -121,7 +115,7 @@ func (w *writer) sealActive(next *segment.File) error {
 	return nil
 }
 
-// beginSegment makes a prepared segment the active one, by its first record.
+// beginSegment makes a prepared segment the active one, by writing its first record.
 func (w *writer) beginSegment(s *segment.File, event string, about map[string]any, on *segment.Journaled) error {
 	next := &active{File: s}
 	if err := w.transact(transaction{calls: []*call{w.ownRecord("", event, about)}, begin: next, journal: on}); err != nil {
@@ -133,8 +127,8 @@ func (w *writer) beginSegment(s *segment.File, event string, about map[string]an
 	return nil
 }
 
-// prepareSegment makes an empty segment. It gets its name last: a file with the name of a
-// segment is one.
+// prepareSegment makes an empty segment. The file gets its name last, because a file with the name of a
+// segment counts as one.
 func (w *writer) prepareSegment(number uint64) (*segment.File, error) {
 	s := segment.NewFile(w.data, number)
 	draft := filepath.Join(filepath.Dir(s.Path), fmt.Sprintf(".prepared-%08d", number))
@@ -165,12 +159,4 @@ func (w *writer) prepareSegment(number uint64) (*segment.File, error) {
 		return nil, errors.Join(err, os.Remove(draft))
 	}
 	return s, nil
-}
-
-func (w *writer) removePrepared() error {
-	drafts, err := filepath.Glob(filepath.Join(w.data, format.LogDir, ".prepared-*"))
-	for _, name := range drafts {
-		err = errors.Join(err, os.Remove(name))
-	}
-	return err
 }

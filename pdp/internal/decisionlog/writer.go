@@ -35,17 +35,17 @@ type writer struct {
 	tried  time.Time // when a new segment was last tried for, or the failed log
 }
 
-// active is the segment that is written to.
+// active is the segment that the writer writes to.
 type active struct {
 	*segment.File
 	opened  time.Time // when it was begun
 	charged *charges
 }
 
-// life ends when stop is closed, and done once the writer has ended.
+// life has two channels: stop is closed to end the writer, and the writer closes done when it has ended.
 type life struct{ stop, done chan struct{} }
 
-// told are the receivers of durable records.
+// told has what the writer publishes once records are durable.
 type told struct {
 	index *index.Index
 	grown atomic.Pointer[chan struct{}] // closed when there are more records
@@ -76,7 +76,7 @@ func newWriter(r *segment.Reader, data string, o Options) *writer {
 	return w
 }
 
-// One transaction takes no more calls once it has so many bytes or records.
+// A transaction that has so many bytes or records takes no further calls.
 const (
 	commitBytes   = 8 << 20
 	commitRecords = 8192
@@ -96,16 +96,28 @@ func (w *writer) run() {
 				w.rotateIfDue()
 			}
 		case <-timer.C:
-			w.tick()
+			switch {
+			case w.untilDue() > 0:
+			case w.failed != nil:
+				w.recover()
+			case w.commitPending(nil, true) == nil:
+				w.rotateIfDue()
+			}
 		case <-w.life.stop:
-			w.drain()
-			return
+			for {
+				select {
+				case c := <-w.queue.calls:
+					w.serveCalls(w.gather(c))
+				default:
+					return
+				}
+			}
 		}
 		timer.Reset(w.untilDue())
 	}
 }
 
-// untilDue is how long the writer may sleep without a call.
+// untilDue returns how long the writer may sleep without a call.
 func (w *writer) untilDue() time.Duration {
 	t := &w.tail
 	switch {
@@ -119,24 +131,12 @@ func (w *writer) untilDue() time.Duration {
 	return w.options.Checkpoints.Every - time.Since(t.checkpointedAt)
 }
 
-// tick does due work.
-func (w *writer) tick() {
-	if w.untilDue() > 0 {
-		return
-	}
-	if w.failed != nil {
-		w.recover()
-	} else if w.commitPending(nil, true) == nil {
-		w.rotateIfDue()
-	}
-}
-
-// unhurried is how long the writer waits for more to write if no caller waits for it:
+// unhurried is how long the writer waits for further calls if no caller waits for the present ones:
 // a transaction costs much the same whatever is in it.
 const unhurried = 20 * time.Millisecond
 
-// gather takes the waiting calls besides c, so that all of it shares one transaction:
-// while that is made durable the next ones gather by themselves.
+// gather returns c and the calls that wait, so that they share one transaction. While that transaction
+// is made durable, further calls gather in the queue.
 func (w *writer) gather(c *call) []*call {
 	calls := []*call{c}
 	var enough <-chan time.Time
@@ -155,8 +155,8 @@ func (w *writer) gather(c *call) []*call {
 	return calls
 }
 
-// nextCall is a call that waits. If no caller waits for the call before, in best
-// effort, it is also one that comes soon.
+// nextCall returns a call that waits, or nil. If no caller waits for the call before, as in best
+// effort, nextCall also waits for a call until enough fires.
 func (w *writer) nextCall(before *call, enough <-chan time.Time) *call {
 	select {
 	case c := <-w.queue.calls:
@@ -175,18 +175,7 @@ func (w *writer) nextCall(before *call, enough <-chan time.Time) *call {
 	return nil
 }
 
-func (w *writer) drain() {
-	for {
-		select {
-		case c := <-w.queue.calls:
-			w.serveCalls(w.gather(c))
-		default:
-			return
-		}
-	}
-}
-
-// serveCalls writes calls and answers them. Of them at most the last is an order.
+// serveCalls writes calls and answers them. At most the last call is an order.
 func (w *writer) serveCalls(calls []*call) {
 	writes := calls
 	last := calls[len(calls)-1]
@@ -202,6 +191,7 @@ func (w *writer) serveCalls(calls []*call) {
 	w.rotateIfDue()
 }
 
+// answerCalls gives back what calls took of the queue, and hands their outcome to the callers that wait.
 func (w *writer) answerCalls(calls []*call, err error) {
 	for _, c := range calls {
 		w.queue.giveBackRoom(c)
@@ -222,23 +212,18 @@ func (w *writer) answerCalls(calls []*call, err error) {
 	}
 }
 
-// whileHeld does something while no frame flies, and all that is durable is filled.
+// whileHeld fills the segment with all durable frames, keeps further frames from being written, and calls do. So the work of do
+// comes after all that was answered, and has a time before that of all later answers.
 func (w *writer) whileHeld(do func() error) error {
 	defer w.frames.releaseFlights()
-	if err := w.hold(); err != nil {
+	w.frames.holdFlights()
+	if err := w.fillUntilIdle(); err != nil {
 		return err
 	}
 	return do()
 }
 
-// hold fills the segment with all that is durable, and keeps frames from flying: the writer's work then comes
-// after all that was answered, and its time before that of all that will be. It ends with release.
-func (w *writer) hold() error {
-	w.frames.holdFlights()
-	return w.fillUntilIdle()
-}
-
-// fillUntilIdle fills the segment until no frame is left that may fly.
+// fillUntilIdle fills the segment until no frame is left that may be written.
 func (w *writer) fillUntilIdle() error {
 	for {
 		if err := w.commitPending(nil, false); err != nil {
@@ -250,8 +235,8 @@ func (w *writer) fillUntilIdle() error {
 	}
 }
 
-// commitPending commits the frames that are durable, and calls after them, together with the record of dropped calls.
-// A journal that broke fails the log.
+// commitPending commits the durable frames, then calls, and the record of dropped calls. If the journal cannot be written,
+// it fails the log.
 func (w *writer) commitPending(calls []*call, checkpoint bool) error {
 	if err := w.unavailable(); err != nil {
 		return err
@@ -268,8 +253,8 @@ func (w *writer) commitPending(calls []*call, checkpoint bool) error {
 	return nil
 }
 
-// fillSegment fills the segment with all frames that are durable, and with calls after them. It leaves frames that land
-// meanwhile to the next time: they may come as fast as the segment can be filled.
+// fillSegment fills the segment with all durable frames, and with calls after them. Frames that become durable
+// meanwhile are left to the next run: they may come as fast as the segment can be filled.
 func (w *writer) fillSegment(calls []*call, checkpoint bool) error {
 	landed := w.frames.durableCount()
 	for more := true; more; {
@@ -286,7 +271,7 @@ func (w *writer) fillSegment(calls []*call, checkpoint bool) error {
 	return nil
 }
 
-// recordDropped is the record of dropped calls, if there were some.
+// recordDropped returns the record of dropped calls, or nil if no call was dropped.
 func (w *writer) recordDropped(lost loss) []*call {
 	if lost.Count == 0 {
 		return nil
@@ -294,7 +279,7 @@ func (w *writer) recordDropped(lost loss) []*call {
 	return []*call{w.ownRecord("", format.EventDropped, lost.addTo(map[string]any{}))}
 }
 
-// unavailable is the error of a log that failed.
+// unavailable returns the error that callers get of a log that failed, or nil.
 func (w *writer) unavailable() error {
 	if w.failed == nil {
 		return nil
@@ -302,7 +287,7 @@ func (w *writer) unavailable() error {
 	return fmt.Errorf("%w: %w", segment.ErrUnavailable, w.failed)
 }
 
-// ownRecord is a call with a record of the log's own. caller is "" if no caller asked for it.
+// ownRecord returns a call with an administrative record. caller is the one who asked for it, or "".
 func (w *writer) ownRecord(caller, event string, about any) *call {
 	p, err := prepare(&record.Entry{
 		Kind:    format.KindAdmin,
@@ -318,7 +303,7 @@ func (w *writer) ownRecord(caller, event string, about any) *call {
 	return c
 }
 
-// makeVisible makes records visible, and wakes readers that wait for them.
+// makeVisible has readers see the records below size, and wakes readers that wait for them.
 func (w *writer) makeVisible(size uint64) {
 	w.reader.SetSize(size)
 	next := make(chan struct{})
