@@ -43,7 +43,7 @@ type account struct {
 	coming int64 // and on its way there
 }
 
-// stretch is a sealed segment, or some that were sealed soon after another.
+// stretch is a sealed segment, or several that were sealed soon after each other.
 type stretch struct {
 	begun, until time.Time // when the first of them was sealed, and the last
 	content      int64
@@ -75,7 +75,7 @@ const (
 	mostRetry = time.Hour
 )
 
-// Bound names the bound that left no room.
+// Bound names the bound that a caller is at.
 type Bound string
 
 // The bounds.
@@ -86,8 +86,7 @@ const (
 	BoundAll    Bound = "log_full"   // of everybody
 )
 
-// RoomError refuses records, because too much is that retention
-// may not drop yet. Nothing of it was.
+// RoomError refuses records because retention may not drop enough of the present ones yet. None of the records was put on record.
 type RoomError struct {
 	Bound Bound
 	// RetryAfter is when enough of that will be old enough, from a second to an hour.
@@ -102,8 +101,7 @@ func newAccounts(now func() time.Time, aged func()) *accounts {
 	return &accounts{now: now, aged: aged, byName: map[string]*account{}}
 }
 
-// issuerOf is the issuer of a caller that is a subject of one, as callers are named; "" is
-// that it is none.
+// issuerOf returns the issuer of a caller that is a subject of one, by the caller's name, and otherwise "".
 func issuerOf(caller string) string {
 	if issuer, _, subject := strings.Cut(caller, "#"); subject && strings.HasPrefix(caller, "jwt:") {
 		return issuer
@@ -111,19 +109,19 @@ func issuerOf(caller string) string {
 	return ""
 }
 
-// ofPersonsMark stands between the name of a caller that asks for many and the one for whom it asks. No caller has it
-// in its name.
+// ofPersonsMark stands between the name of a caller that asks for many persons and the person for whom it asks. No caller's
+// name contains it.
 const ofPersonsMark = "\n"
 
-// ForPerson is the account of one for whom a caller asks that asks for many: a person, or else a subject. Without one it
-// is the sum of all of them.
+// ForPerson returns the account of one person, or else subject, for whom a caller asks that asks for many. With one empty it is
+// the sum of them all.
 func ForPerson(caller, one string) string { return caller + ofPersonsMark + one }
 
-// Anyone is the account, for [ForPerson], of those without one of their own. Their sum is bounded as a part
+// Anyone is the account, for [ForPerson], of persons without an account of their own. Their sum is bounded as a part
 // of the sum of all persons for whom the caller asks.
 const Anyone = "#"
 
-// PersonIn is the one for whom a request is, as accounts have it: the first person that it names, or else its subject.
+// PersonIn returns whom accounts count a request for: the first person that it names, or else its subject.
 func PersonIn(person string, subject evaluation.Ref) string {
 	if first, _, _ := strings.Cut(person, " "); first != "" {
 		return first
@@ -136,11 +134,11 @@ func PersonIn(person string, subject evaluation.Ref) string {
 	return strings.ReplaceAll(one, ofPersonsMark, " ")
 }
 
-// longestSubject is how long the name of a subject is in an account.
+// longestSubject bounds the name of a subject in an account; a longer one is hashed.
 const longestSubject = 128
 
-// groupsOf are the sums of several accounts, of which a name is one: all for whom its caller
-// asks, and all subjects of its issuer.
+// groupsOf yields the sums that an account is part of: that of all persons for whom its caller
+// asks, and that of all subjects of its issuer.
 func groupsOf(name string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		if caller, _, ofPerson := strings.Cut(name, ofPersonsMark); ofPerson && !yield(name[:len(caller)+len(ofPersonsMark)]) {
@@ -152,8 +150,8 @@ func groupsOf(name string) iter.Seq[string] {
 	}
 }
 
-// Room says whether something may be put on record for a caller now. The error is a
-// [*RoomError]; [Log.Append] says the same, later.
+// Room reports as a [*RoomError] if nothing may be put on record for a caller now. [Log.Append] reports
+// the same, later.
 func (l *Log) Room(caller string) error {
 	a := l.writer.accounts
 	a.mu.Lock()
@@ -161,8 +159,8 @@ func (l *Log) Room(caller string) error {
 	return a.checkRoom(a.accountName(caller))
 }
 
-// Limit sets by what callers are bounded from now on: Bytes, LeastAge and Share of a
-// retention. Without it no caller is bounded.
+// Limit sets the bounds of callers from now on, by Bytes, LeastAge and Share of a
+// retention. Until it is called no caller is bounded.
 func (l *Log) Limit(ctx context.Context, keep Retention) error {
 	w := l.writer
 	return w.runHeld(ctx, func() error {
@@ -173,13 +171,13 @@ func (l *Log) Limit(ctx context.Context, keep Retention) error {
 	})
 }
 
-// setLimits is the writer's part of it. The writer alone changes what the accounts keep.
+// setLimits sets the bounds. Only the writer's goroutine calls it.
 func (w *writer) setLimits(keep Retention) {
 	w.accounts.setLimits(keep, readStretches(w.reader, keep, w.options.Now()))
 }
 
-// accountName is the account that a caller's records count toward: its own, and where there is no
-// room for one that of all such subjects of its issuer, or of all others.
+// accountName returns the account that a caller's records count toward: its own, or, where there is no
+// room for another, that of all such subjects of its issuer, or of all others.
 func (a *accounts) accountName(caller string) string {
 	if caller == "" || a.byName[caller] != nil {
 		return caller
@@ -196,9 +194,9 @@ func (a *accounts) accountName(caller string) string {
 	return caller
 }
 
-// countComing counts records that are about to be written for a caller, and says whose account it is. Where
-// it may be refused it is, once the account is at its bound: so one call at most goes
-// beyond it.
+// countComing counts records that are about to be written for a caller, and returns the name of the account. If refusable is
+// set, it refuses them once the account is at its bound, so that at most one call exceeds
+// the bound.
 func (a *accounts) countComing(caller string, weight int64, refusable bool) (name string, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -213,7 +211,7 @@ func (a *accounts) countComing(caller string, weight int64, refusable bool) (nam
 	return name, nil
 }
 
-// giveBackComing takes back records that were not written, or not known to be.
+// giveBackComing gives back records that were not written, or are not known to be.
 func (a *accounts) giveBackComing(c *call) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -229,7 +227,7 @@ func (a *accounts) endComing(c *call) {
 	}
 }
 
-// countWritten notes the records in the active segment now, and their size.
+// countWritten counts the records of calls in the active segment, and sets its content.
 func (a *accounts) countWritten(calls []*call, content int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -241,7 +239,7 @@ func (a *accounts) countWritten(calls []*call, content int64) {
 	a.active = content
 }
 
-// sealActive makes a stretch of the active segment. Records on their way go to the next.
+// sealActive makes a stretch of the active segment. Records on their way go to the next segment.
 func (a *accounts) sealActive(c *charges, until time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -253,7 +251,7 @@ func (a *accounts) sealActive(c *charges, until time.Time) {
 	a.deleteEmpty()
 }
 
-// recountActive counts the active segment anew.
+// recountActive replaces the counts of the active segment.
 func (a *accounts) recountActive(c *charges, content int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -270,8 +268,8 @@ func (a *accounts) startActive(c *charges, content int64) {
 	a.weight, a.active = c.weight, content
 }
 
-// groupShare is the share of all subjects of one issuer together, or all for whom one caller asks, unless one caller may
-// have more. An issuer can name any number of subjects. It is one party all the same, and leaves
+// groupShare is the share of all subjects of one issuer together, or of all persons for whom one caller asks, unless one caller
+// may have more. An issuer can name any number of subjects, but is one party, and must leave
 // as much to others.
 const groupShare = 0.5
 
@@ -306,7 +304,7 @@ func (a *accounts) addStretch(s stretch) {
 	a.stretches = append(a.stretches, s)
 }
 
-// dropAged lets go of stretches that are old enough to be dropped.
+// dropAged drops stretches that retention may drop.
 func (a *accounts) dropAged() {
 	now, n := a.now(), 0
 	for n < len(a.stretches) && a.stretches[n].until.Add(a.keep.LeastAge).Before(now) {
@@ -340,7 +338,7 @@ func (a *accounts) account(name string) *account {
 	return one
 }
 
-// forAccounts is for the account of a caller, and those of its groups. Without a caller there is none.
+// forAccounts calls do for the account with a name and for its groups. It does nothing if the name is empty.
 func (a *accounts) forAccounts(name string, do func(*account)) {
 	if name == "" {
 		return
@@ -353,12 +351,12 @@ func (a *accounts) forAccounts(name string, do func(*account)) {
 	}
 }
 
-// price is how many bytes of content a unit of weight is.
+// price returns how many bytes of content a unit of weight takes.
 func price(content, weight int64) float64 {
 	return min(max(1, float64(content-segmentBase)/float64(max(1, weight))), mostPrice)
 }
 
-// openPrice is that of the active segment.
+// openPrice returns the price in the active segment.
 func (a *accounts) openPrice() float64 {
 	return price(a.active+firstWeight*firstPrice, a.weight+firstWeight)
 }
@@ -375,7 +373,7 @@ func (a *accounts) usedByAll() int64 {
 	return a.content + a.active + int64(float64(a.coming)*a.openPrice())
 }
 
-// checkRoom refuses a caller that is at a bound. A record without a caller is held to the bound of
+// checkRoom refuses a caller that is at a bound. A record without a caller is checked against the bound of
 // all together alone.
 func (a *accounts) checkRoom(name string) error {
 	if a.keep.LeastAge == 0 || a.keep.Bytes == 0 {
@@ -409,8 +407,8 @@ func (a *accounts) checkRoom(name string) error {
 
 func (a *accounts) partOfBytes(share float64) int64 { return int64(share * float64(a.keep.Bytes)) }
 
-// refusal finds when enough stretches will be old enough. The active segment is
-// dropped at a time that is not known yet.
+// refusal returns the error of a bound, with the time until enough stretches are old enough. When the active segment will be
+// dropped is not known yet.
 func (a *accounts) refusal(bound Bound, over int64, of func(*stretch) int64) error {
 	now := a.now()
 	for i := range a.stretches {
@@ -422,7 +420,7 @@ func (a *accounts) refusal(bound Bound, over int64, of func(*stretch) int64) err
 	return &RoomError{bound, mostRetry}
 }
 
-// usage is the sum of all, and whether it is at its bound.
+// usage returns the sum of all accounts, and whether it is at its bound.
 func (a *accounts) usage() (recent int64, full bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

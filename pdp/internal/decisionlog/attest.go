@@ -36,7 +36,7 @@ func (l *Log) Attest(ctx context.Context, id string) (record.Record, error) {
 	return rec, nil
 }
 
-// checkpointCovering is the newest checkpoint, which covers a record.
+// checkpointCovering returns a checkpoint that covers a record: the newest one, or a new one.
 func (l *Log) checkpointCovering(ctx context.Context, sequence uint64) (segment.Checkpoint, error) {
 	signed, err := l.writer.newestCheckpoint(ctx, func(t *tail) bool { return t.Note != nil && t.Checkpointed > sequence })
 	if err != nil {
@@ -45,8 +45,8 @@ func (l *Log) checkpointCovering(ctx context.Context, sequence uint64) (segment.
 	return segment.ParseCheckpoint(signed, nil)
 }
 
-// Naming goes over the records from a sequence on that name one of some approval requests or capabilities: steps of it, and
-// decisions that went by it. What it says is what was signed: it makes the tree again of all records from there on, so
+// Naming visits the records from a sequence on that name one of some approval requests or capabilities: their steps, and
+// decisions that relied on them. What it says was signed: it makes the tree again of all records from there on, so
 // that no record can be hidden. It therefore asks no index. A record whose content is gone comes without its Line,
 // because it may have named any of them: a program that can write to the files can also write, past the last
 // checkpoint, that it was redacted.
@@ -54,9 +54,9 @@ func (l *Log) Naming(ctx context.Context, from uint64, ids map[string]bool, visi
 	return l.walkSigned(ctx, from, &segment.Walker{IDs: ids, Visit: visit})
 }
 
-// Events goes over the administrative records of some events, from the newest segment on in which one of them is the
-// first event named. It asks no index. If the log is not the one that was signed, the error is [record.ErrDamaged], after all
-// that is there was visited.
+// Events visits the administrative records of some events, from the newest segment on in which an event named
+// first occurs. It asks no index. If the log is not the one that was signed, the error is [record.ErrDamaged], after
+// everything present was visited.
 func (l *Log) Events(ctx context.Context, visit func(*record.Recorded) error, first string, others ...string) error {
 	if err := l.waitUntilFilled(ctx); err != nil {
 		return err
@@ -68,7 +68,7 @@ func (l *Log) Events(ctx context.Context, visit func(*record.Recorded) error, fi
 	return l.walkSigned(ctx, from, &segment.Walker{Visit: func(record.Record) error { return nil }})
 }
 
-// walkSigned goes over the records from a sequence on, and fails if they are not those that were signed.
+// walkSigned walks the records from a sequence on, and fails if they are not the records that were signed.
 func (l *Log) walkSigned(ctx context.Context, from uint64, w *segment.Walker) error {
 	end, err := l.writer.treeEdge(ctx)
 	if err != nil {
@@ -77,14 +77,14 @@ func (l *Log) walkSigned(ctx context.Context, from uint64, w *segment.Walker) er
 	return l.WalkTo(ctx, min(from, end.Size), end, l, w)
 }
 
-// treeEdge is the edge of the tree as the writer has it.
+// treeEdge returns the edge of the tree as the writer has it.
 func (w *writer) treeEdge(ctx context.Context) (e segment.Edge, err error) {
 	err = w.runHeld(ctx, func() error { e = w.tail.Edge.Clone(); return nil })
 	return e, err
 }
 
-// Vouched goes over the administrative records of some events: the newest record of the first event for which the tree
-// vouches, and all behind it. Visit hears of each whether it is vouched for. If records may be hidden, none is but the first.
+// Vouched visits the administrative records of some events: the newest record of the first event for which the tree
+// vouches, and all later ones. It tells visit of each whether it is vouched for. If records may be hidden, only the first is.
 func (l *Log) Vouched(ctx context.Context, visit func(r *record.Recorded, vouched bool) error, first string, others ...string) (v segment.Vouched, err error) {
 	if err := l.waitUntilFilled(ctx); err != nil {
 		return v, err

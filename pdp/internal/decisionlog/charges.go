@@ -32,7 +32,7 @@ type charge struct {
 	dirty  bool
 }
 
-// Whose an account is, given the caller of its first record.
+// Whose an account is, relative to the caller of its first record.
 const (
 	ofCaller  byte = iota // the caller's, or no caller's
 	ofIssuer              // that of the subjects of the caller's issuer without an account of their own
@@ -43,7 +43,7 @@ const (
 
 func newCharges() *charges { return &charges{byName: map[string]*charge{}} }
 
-// addRecords counts a record, or some, of which the first one is the account's.
+// addRecords counts records toward an account. first is the sequence of the first of them.
 func (c *charges) addRecords(name string, first uint64, weight int64) {
 	one := c.byName[name]
 	if one == nil {
@@ -68,7 +68,7 @@ func (c *charges) addRecords(name string, first uint64, weight int64) {
 	}
 }
 
-// putChanged writes what has changed since it was written last.
+// putChanged writes the charges that changed since they were last written.
 func (c *charges) putChanged(tx *bbolt.Tx) error {
 	if len(c.dirty) == 0 {
 		return nil
@@ -87,8 +87,8 @@ func (c *charges) putChanged(tx *bbolt.Tx) error {
 	return nil
 }
 
-// readCharges reads what stands in a segment. If it was edited, or the record was redacted that
-// an account has its name from, it counts toward no caller, and still toward all together.
+// readCharges reads the charges that a segment stores. A charge that was edited, or whose first record
+// was redacted, counts toward no caller, but still toward all together.
 func readCharges(tx *bbolt.Tx) *charges {
 	c := newCharges()
 	b := tx.Bucket([]byte(format.BucketCharges))
@@ -113,8 +113,8 @@ func readCharges(tx *bbolt.Tx) *charges {
 	return c
 }
 
-// accountOfLine is the account of a line's caller, or of the requester of the approval that it
-// says something of.
+// accountOfLine returns the account of a line's caller, or of the requester of the approval that the
+// line is about.
 func accountOfLine(line []byte, whose byte) string {
 	var s struct {
 		Kind    string         `json:"kind"`
@@ -150,7 +150,7 @@ func accountOfLine(line []byte, whose byte) string {
 	return s.Caller
 }
 
-// personsIn are the persons that a context names, as [evaluation.Request.Person] has them.
+// personsIn returns the persons that a context names, as [evaluation.Request.Person] does.
 func personsIn(v jsontext.Value) string {
 	var one string
 	var several []string
@@ -161,7 +161,7 @@ func personsIn(v jsontext.Value) string {
 	return strings.Join(several, " ")
 }
 
-// readActiveCharges reads those of the segment that is written to, up to its end.
+// readActiveCharges reads the charges of the active segment, and adds its records after the last checkpoint.
 func readActiveCharges(tx *bbolt.Tx, first, checkpointed, size uint64) *charges {
 	c, from := readCharges(tx), max(first, checkpointed)
 	records := tx.Bucket([]byte(format.BucketRecords))
@@ -172,7 +172,7 @@ func readActiveCharges(tx *bbolt.Tx, first, checkpointed, size uint64) *charges 
 	return c
 }
 
-// toStretch is a sealed segment by what its content is.
+// toStretch divides the content of a sealed segment among the accounts.
 func (c *charges) toStretch(until time.Time, content int64) stretch {
 	s, each := stretch{begun: until, until: until, content: content, byName: map[string]int64{}}, price(content, c.weight)
 	for name, one := range c.byName {
@@ -188,7 +188,7 @@ func (c *charges) toStretch(until time.Time, content int64) stretch {
 	return s
 }
 
-// weightOf is what entries weigh together.
+// weightOf returns the weight of entries.
 func weightOf(entries []prepared) (weight int64) {
 	for i := range entries {
 		weight += int64(len(entries[i].body)+len(entries[i].id)) + lineWeight
@@ -196,7 +196,7 @@ func weightOf(entries []prepared) (weight int64) {
 	return weight
 }
 
-// readStretches are the sealed segments that retention may not drop yet, oldest first. One that
+// readStretches reads the sealed segments that retention may not drop yet, oldest first. A segment that
 // cannot be read counts with its size toward no caller, so that the log goes on.
 func readStretches(r *segment.Reader, keep Retention, now time.Time) (out []stretch) {
 	all := r.Files()

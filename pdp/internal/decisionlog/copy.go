@@ -16,8 +16,8 @@ import (
 	"policy-service/pdp/internal/plainfile"
 )
 
-// A Copied file is open, and stays as it was at the moment of the copy: redaction and retention put other files in the
-// place of its name.
+// A Copied file is open, and stays as it was at the moment of the copy: redaction and retention put other files in
+// its place.
 type Copied struct {
 	*os.File
 	Name string // below the data directory, with slashes
@@ -142,8 +142,8 @@ func appendBundles(files []Copied, data string) ([]Copied, error) {
 	return files, err
 }
 
-// MoveAside moves all that there is of a log into another directory, which is then laid out as a data directory, and other
-// files before it. It calls first once no process can open the log.
+// MoveAside moves all files of a log into another directory, which is then laid out as a data directory, and the files others
+// before them. It calls first once no process can open the log.
 func MoveAside(data, to string, first func() error, others ...string) error {
 	lock, err := lockLog(data, 0)
 	if err == nil {
@@ -163,8 +163,8 @@ func MoveAside(data, to string, first func() error, others ...string) error {
 	return err
 }
 
-// moveOnce moves a file or directory, if there is one. If a call that was killed has moved it, what a refused start has made in
-// its place goes: a file, or a directory with nothing but a lock.
+// moveOnce moves a file or directory, if there is one. If an earlier call, which was killed, has moved it, moveOnce removes what
+// a refused start made in its place: a file, or a directory with nothing but a lock.
 func moveOnce(from, to string) (err error) {
 	if _, moved := os.Lstat(to); moved == nil {
 		_ = os.Remove(filepath.Join(from, filepath.Base(format.LockFile)))

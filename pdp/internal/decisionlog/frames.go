@@ -42,14 +42,14 @@ type frames struct {
 	buffer  []byte        // of the frame that flies; its writer alone uses it
 }
 
-// flight is the frame that flies, and the reasons that keep it from landing.
+// flight is the frame that is being written, and what keeps it from becoming durable.
 type flight struct {
 	frame   *frame // nil if none flies
 	stalled bool   // it waits for room
 	broken  error  // it cannot be written; the writer has to see to it
 }
 
-// over reports whether no frame flies, or one that only the writer can help.
+// over reports whether no frame flies, or only a frame that the writer must see to.
 func (f *flight) over() bool { return f.frame == nil || f.stalled || f.broken != nil }
 
 // backlog has the frames that are durable and not filled.
@@ -62,7 +62,7 @@ type backlog struct {
 	due     *time.Timer
 }
 
-// add puts frames behind the others.
+// add appends frames.
 func (b *backlog) add(some ...*frame) {
 	for _, one := range some {
 		b.records, b.bytes = b.records+one.records, b.bytes+one.size
@@ -73,7 +73,7 @@ func (b *backlog) add(some ...*frame) {
 	b.frames, b.landed = append(b.frames, some...), b.landed+uint64(len(some))
 }
 
-// remove takes away the first n frames, which are filled.
+// remove removes the first n frames, which are filled.
 func (b *backlog) remove(n int) {
 	for _, one := range b.frames[:n] {
 		b.records, b.bytes = b.records-one.records, b.bytes-one.size
@@ -85,9 +85,6 @@ func (b *backlog) remove(n int) {
 	}
 }
 
-// many reports whether more wait than should.
-func (b *backlog) many() bool { return b.records >= fillRecords || b.bytes >= fillBytes }
-
 // pace says how long an open frame waits for more calls.
 type pace struct {
 	peak    int         // how many calls lately waited together
@@ -95,7 +92,7 @@ type pace struct {
 	awaited *frame
 }
 
-// waits reports whether a frame should wait for more calls, and sees that its wait ends.
+// waits reports whether a frame should wait for more calls, and sets the timer that ends its wait.
 func (p *pace) waits(one *frame) bool {
 	patience := min(patienceMost, time.Duration(p.peak)*patienceEach) - time.Since(one.began)
 	if 10*len(one.calls) >= 9*p.peak || patience <= 0 {
@@ -108,10 +105,7 @@ func (p *pace) waits(one *frame) bool {
 	return true
 }
 
-// saw learns how many calls waited together.
-func (p *pace) saw(calls int) { p.peak = max(calls, p.peak-max(1, p.peak/16)) }
-
-// frame is made durable by one write of the journal.
+// frame has calls that one write of the journal makes durable together.
 type frame struct {
 	number  uint64 // in the journal, once it is durable
 	time    time.Time
@@ -123,7 +117,7 @@ type frame struct {
 	err     error
 }
 
-// add puts a call into a frame.
+// add adds a call to a frame.
 func (f *frame) add(c *call) {
 	f.calls, f.size, f.records = append(f.calls, c), f.size+c.size, f.records+len(c.entries)
 }
@@ -151,7 +145,7 @@ func newFrames(now func() time.Time, answer func([]*call, error), wrote func(Com
 	return f
 }
 
-// joinFrame puts a call into a frame, and returns when that is durable.
+// joinFrame adds a call to a frame, and returns when the frame is durable.
 func (f *frames) joinFrame(ctx context.Context, c *call) error {
 	f.mu.Lock()
 	if f.failed != nil {
@@ -183,7 +177,8 @@ func (f *frames) joinFrame(ctx context.Context, c *call) error {
 	}
 }
 
-// takeWhole takes the next frame to write, if it is whole and may fly. Its caller has the lock, and writes it.
+// takeWhole returns the next frame to write, or nil if none is whole or none may fly. The caller has the lock, and must write
+// the frame.
 func (f *frames) takeWhole() *frame {
 	if f.held || f.flight.frame != nil || len(f.open) == 0 {
 		return nil
@@ -197,7 +192,7 @@ func (f *frames) takeWhole() *frame {
 	return one
 }
 
-// patienceEnds writes a frame for which some did not come.
+// patienceEnds writes a frame that waited long enough for more calls.
 func (f *frames) patienceEnds() {
 	f.mu.Lock()
 	one := f.takeWhole()
@@ -228,8 +223,8 @@ func (f *frames) writeFrame(one *frame) {
 	f.mu.Lock()
 	one.number, f.flight.frame = number, nil
 	f.backlog.add(one)
-	many := f.backlog.many() || f.journal.Turned()
-	f.pace.saw(f.waitingCalls() + len(one.calls))
+	many := f.backlog.records >= fillRecords || f.backlog.bytes >= fillBytes || f.journal.Turned()
+	f.pace.peak = max(f.waitingCalls()+len(one.calls), f.pace.peak-max(1, f.pace.peak/16))
 	next := f.takeWhole()
 	f.wakeWaiting()
 	f.mu.Unlock()
@@ -249,7 +244,7 @@ func (f *frames) answerFrame(one *frame, err error) {
 	close(one.done)
 }
 
-// waitingCalls is how many calls wait in open frames.
+// waitingCalls returns the number of calls in open frames.
 func (f *frames) waitingCalls() (n int) {
 	for _, one := range f.open {
 		n += len(one.calls)
@@ -264,21 +259,21 @@ func (f *frames) wakeWriter() {
 	}
 }
 
-// wakeWaiting wakes all that wait for a change. Its caller has the lock.
+// wakeWaiting wakes all goroutines that wait for a change. The caller has the lock.
 func (f *frames) wakeWaiting() {
 	close(f.changed)
 	f.changed = make(chan struct{})
 }
 
-// durableCount is how many frames there ever were that are durable.
+// durableCount returns how many frames have become durable since the log was opened.
 func (f *frames) durableCount() uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.backlog.landed
 }
 
-// durableFrames takes durable frames to fill the segment with, in order, as many as one transaction takes, and none that landed
-// after so many. now is the time of the calls written with them: not after that of any later frame.
+// durableFrames returns durable frames to fill the segment with, in order, as many as one transaction takes. It leaves out
+// frames beyond the first landed ones. now is the time for the calls written with the frames: no later frame has an earlier time.
 func (f *frames) durableFrames(landed uint64) (some []*frame, now time.Time, more bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -295,9 +290,9 @@ func (f *frames) durableFrames(landed uint64) (some []*frame, now time.Time, mor
 	return some, f.now(), false
 }
 
-// forgetFilled forgets the first durable frames, which the segment has, and makes room for others. Meanwhile grow has their
-// records read: there is no moment at which they count twice, or not at all. A frame that waits for room is written
-// again: it may have begun to wait after the last of them was filled, so some can be none.
+// forgetFilled forgets the first durable frames, which the segment has, and makes room for others. At the same moment grow makes
+// their records visible, so that Status never counts them twice or not at all. A frame that waits for room is written
+// again. It may have begun to wait after the last frame was filled, so some can be empty.
 func (f *frames) forgetFilled(some []*frame, grow func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -315,21 +310,21 @@ func (f *frames) forgetFilled(some []*frame, grow func()) {
 	}
 }
 
-// flightError is the error of the frame that flies, if it cannot be written.
+// flightError returns the error of the frame that flies, if it cannot be written.
 func (f *frames) flightError() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.flight.broken
 }
 
-// holdFlights keeps frames from flying.
+// holdFlights keeps frames from being written.
 func (f *frames) holdFlights() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.held = true
 }
 
-// releaseFlights lets them fly again.
+// releaseFlights lets frames be written again.
 func (f *frames) releaseFlights() {
 	f.mu.Lock()
 	f.held = false
@@ -340,8 +335,8 @@ func (f *frames) releaseFlights() {
 	}
 }
 
-// waitForFlight waits until no frame flies, unless it waits for the writer. It reports whether all is filled, and none is left
-// that may fly.
+// waitForFlight waits until no frame flies, unless the frame waits for the writer. It reports whether all frames are filled,
+// and no open frame may fly.
 func (f *frames) waitForFlight() bool {
 	for {
 		f.mu.Lock()
@@ -355,7 +350,7 @@ func (f *frames) waitForFlight() bool {
 	}
 }
 
-// waitUntilFilled returns when all that was durable when it was called is filled, or the log cannot be written.
+// waitUntilFilled returns when the frames that were durable at the call are filled, or the log cannot be written.
 func (f *frames) waitUntilFilled(ctx context.Context) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -376,7 +371,7 @@ func (f *frames) waitUntilFilled(ctx context.Context) error {
 	return nil
 }
 
-// openWith has calls join again, and writes their frames into a journal.
+// openWith lets calls join again, and writes their frames into a journal.
 func (f *frames) openWith(j *journal.Journal) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -386,14 +381,14 @@ func (f *frames) openWith(j *journal.Journal) {
 	}
 }
 
-// rekey authenticates all later frames with another key. It is an order: all is filled then.
+// rekey authenticates all later frames with another key. It is called within [writer.runHeld]: all is filled then.
 func (f *frames) rekey(key journal.Key) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.journal.Rekey(key)
 }
 
-// eraseJournal overwrites filled frames, when no frame flies and none is left to fill.
+// eraseJournal overwrites filled frames, while no frame flies and no frame is left to fill.
 func (f *frames) eraseJournal() error {
 	f.mu.Lock()
 	j := f.journal
@@ -401,8 +396,8 @@ func (f *frames) eraseJournal() error {
 	return j.Erase()
 }
 
-// refuseCalls ends waiting calls with an error, and lets no call join until resume. Durable frames stay to be filled: the
-// journal that is closed here has it, too.
+// refuseCalls ends waiting calls with an error, and lets no call join until openWith. Durable frames stay to be filled: the
+// journal that is closed here has them, too.
 func (f *frames) refuseCalls(err error) {
 	f.mu.Lock()
 	if f.failed = err; f.closed {
@@ -430,7 +425,7 @@ func (f *frames) refuseCalls(err error) {
 	}
 }
 
-// closeToCalls lets no call join any more. Those that have joined are written.
+// closeToCalls lets no further call join. Calls that have joined are written.
 func (f *frames) closeToCalls() {
 	f.mu.Lock()
 	f.closed = true
@@ -440,14 +435,14 @@ func (f *frames) closeToCalls() {
 	f.mu.Unlock()
 }
 
-// addRecovered puts frames that were read from a journal in front of those to be filled.
+// addRecovered adds frames that were read from a journal to the frames to be filled.
 func (f *frames) addRecovered(some []*frame) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.backlog.add(some...)
 }
 
-// durableUpTo are the frames to fill whose number is no higher.
+// durableUpTo returns the frames to fill whose number is at most number.
 func (f *frames) durableUpTo(number uint64) []*frame {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -458,7 +453,8 @@ func (f *frames) durableUpTo(number uint64) []*frame {
 	return f.backlog.frames[:n:n]
 }
 
-// addToStatus counts the records that are durable and not filled, and how many calls wait to be durable. size is how many records are read.
+// addToStatus counts the records that are durable and not filled, and the calls that wait to be durable. size returns how many
+// records readers see.
 func (f *frames) addToStatus(size func() uint64, s *Status) {
 	now := f.now()
 	f.mu.Lock()
@@ -472,7 +468,7 @@ func (f *frames) addToStatus(size func() uint64, s *Status) {
 	}
 }
 
-// appendToFrame appends a call to a frame of the journal.
+// appendToFrame appends the bytes of a call in a frame of the journal.
 func (c *call) appendToFrame(b []byte, at time.Time) []byte {
 	j := journal.Call{Time: at, Payer: c.payer, Weight: c.weight, Records: make([]journal.Record, len(c.entries))}
 	for i := range c.entries {
@@ -482,8 +478,8 @@ func (c *call) appendToFrame(b []byte, at time.Time) []byte {
 	return journal.AppendCall(b, &j)
 }
 
-// startJournal makes a journal, and names it in the active segment, together with what o says, before anything is
-// written to it. What any other had is filled by then, and no other counts.
+// startJournal makes a journal, and names it in the active segment in the transaction o, before anything is
+// written to the journal. All frames of an earlier journal are filled by then, and it counts no more.
 func (w *writer) startJournal(o transaction) error {
 	options := w.options.Journal
 	options.Key = w.key.Frames
@@ -500,7 +496,8 @@ func (w *writer) startJournal(o transaction) error {
 	return nil
 }
 
-// eraseJournal overwrites all of the journal. It is an order: all is filled then, and nothing is written meanwhile.
+// eraseJournal overwrites the whole journal. It is called within [writer.runHeld]: all is filled then, and nothing is written
+// meanwhile.
 func (w *writer) eraseJournal() error {
 	if err := w.frames.eraseJournal(); err != nil {
 		return w.fail(fmt.Errorf("the journal: %w", err))

@@ -45,10 +45,8 @@ import (
 
 // Log is an open log: one writer, and all the reading of [segment.Reader].
 //
-// [Log.Append] hands what is to be recorded to the writer's goroutine, [writer.run],
-// which puts all that waits into one transaction ([writer.transact]). If that
-// fails the file is closed, and nothing is answered before it was opened again
-// and checked ([writer.recover]).
+// If writing fails, the active segment is closed, and nothing is answered until [writer.recover]
+// has opened and checked it again.
 type Log struct {
 	*segment.Reader
 	data          string
@@ -62,19 +60,19 @@ type Log struct {
 	lastTime      time.Time
 }
 
-// Origin is the name of the log. Its checkpoints and keys have it, under every key.
+// Origin returns the name of the log, which all its checkpoints and keys have.
 func (l *Log) Origin() string { return l.origin }
 
-// Before returns the time of the last record that was there when the log was opened. No record before it has a later time.
+// Before returns the time of the last record at the time the log was opened. No earlier record has a later time.
 func (l *Log) Before() time.Time { return l.lastTime }
 
-// Unsigned are the records that this start found without a checkpoint and without a MAC, which are named now.
+// Unsigned returns the records that had neither a checkpoint nor a MAC when the log was opened. A record names them now.
 func (l *Log) Unsigned() []record.UnsignedTail { return l.foundUnsigned }
 
 // Append puts entries on record, together or not at all. When it returns nil in strict mode they are
 // durable, and each read of the log finds them. If ctx ends first, or the error is ErrUnavailable, they
 // may be on record or not: nothing may be answered that depends on it. All entries have the same caller.
-// If that caller is at a bound, the error is a [*RoomError]; see [Log.Limit].
+// If the caller is at a bound, the error is a [*RoomError]; see [Log.Limit].
 func (l *Log) Append(ctx context.Context, entries []record.Entry) error {
 	if len(entries) == 0 {
 		return nil
@@ -126,8 +124,8 @@ func (l *Log) Append(ctx context.Context, entries []record.Entry) error {
 	return w.submitCall(ctx, c)
 }
 
-// Withdraw puts on record that a decision was never answered, once for each decision. The record counts toward the account of
-// a caller.
+// Withdraw puts on record that a decision was never answered, at most once for each decision. The record counts toward the
+// account of caller.
 func (l *Log) Withdraw(ctx context.Context, tenant, caller string, w record.Withdrawn) error {
 	e := record.Entry{ID: "withdrawn-" + w.Decision, Kind: format.KindAdmin, Tenant: tenant, Payer: caller, Event: format.EventWithdrawn}
 	if known, err := l.Has(e.ID); known || err != nil {
@@ -138,8 +136,8 @@ func (l *Log) Withdraw(ctx context.Context, tenant, caller string, w record.With
 	return l.Append(ctx, []record.Entry{e})
 }
 
-// Flush returns when what was answered before is on record, also records that no caller waits for in best effort. What
-// a caller waits for still, or gave up, may come later.
+// Flush returns when all that was answered before is on record, including records that no caller waits for in best effort.
+// A call that is still under way, or that its caller gave up, may come later.
 func (l *Log) Flush(ctx context.Context) error {
 	return l.writer.runHeld(ctx, func() error { return nil })
 }

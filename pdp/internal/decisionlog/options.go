@@ -25,7 +25,7 @@ const (
 	BestEffort Mode = "best_effort"
 )
 
-// Options are what a [Log] takes from outside. The zero value is ready to use.
+// Options configure a [Log]. The zero value is ready to use.
 type Options struct {
 	Mode Mode // the default is Strict
 	// Origin names a log that is created now; the default is random. A log that
@@ -114,7 +114,7 @@ func Steps() []string {
 }
 
 // Commit is what was made durable together: a frame of the journal, or what a transaction wrote that the journal did not
-// have. Took is how long that took, from when the first of it came to be written.
+// have. Took is the time from when the first part came to be written.
 type Commit struct {
 	Records, Bytes, Calls int
 	Took                  time.Duration

@@ -75,7 +75,7 @@ func (l *Log) Query(ctx context.Context, q Query) (Page, error) {
 	return p.page, err
 }
 
-// timeSpan is where the records of a time are: they are in the order of their times.
+// timeSpan returns the bounds of the records in the filter's time. Records are in the order of their times.
 func (p *pager) timeSpan(size uint64) (low, high uint64, err error) {
 	high = size
 	if !p.query.Filter.From.IsZero() {
@@ -87,8 +87,8 @@ func (p *pager) timeSpan(size uint64) (low, high uint64, err error) {
 	return low, high, err
 }
 
-// notBefore is where the records begin that are not before a moment. Where the
-// records around it have no content any more it is the one after these: they pass
+// notBefore returns the first record that is not before a moment. Where the
+// records around it have no content any more, it returns the record after these: they pass
 // no filter anyway.
 func (p *pager) notBefore(moment time.Time, size uint64) (uint64, error) {
 	low, high := uint64(0), size
@@ -107,8 +107,8 @@ func (p *pager) notBefore(moment time.Time, size uint64) (uint64, error) {
 	return low, nil
 }
 
-// firstFrom is the first record of a span that has content, and its time; where
-// there is none it is the end of the span.
+// firstFrom returns the first record of a span that has content, and its time. If
+// there is none, it returns the end of the span.
 func (p *pager) firstFrom(from, to uint64) (at time.Time, sequence uint64, err error) {
 	for from < to {
 		s, err := p.reader.FileOf(from)
@@ -146,7 +146,7 @@ type pager struct {
 	page      Page
 }
 
-// run fills the page. low and high are moved as records are looked at, so that a page which has no more time ends there.
+// run fills the page. It moves low and high as records are examined, so that a page that runs out of time ends there.
 func (p *pager) run(ctx context.Context) error {
 	for p.low < p.high && !p.page.More {
 		at := p.low
@@ -176,8 +176,8 @@ func (p *pager) run(ctx context.Context) error {
 	return nil
 }
 
-// takeFrom takes what passes of the records of one segment in a span: where the
-// index reaches of those that it names, and otherwise of all.
+// takeFrom adds the records of one segment in a span that pass. Where the
+// index reaches, it examines only the records that the index names.
 func (p *pager) takeFrom(ctx context.Context, s *segment.File, low, high uint64) error {
 	if len(p.terms) == 0 {
 		return p.takeAll(ctx, s, low, high)
@@ -194,7 +194,7 @@ func (p *pager) takeFrom(ctx context.Context, s *segment.File, low, high uint64)
 	return then()
 }
 
-// between is the part of a list that is in a span.
+// between returns the part of a list that is in a span.
 func between(list []uint32, first, low, high uint64) []uint64 {
 	from, _ := slices.BinarySearch(list, uint32(low-first))
 	to, _ := slices.BinarySearch(list, uint32(high-first))
@@ -205,7 +205,7 @@ func between(list []uint32, first, low, high uint64) []uint64 {
 	return out
 }
 
-// takeNamed takes what passes of some records.
+// takeNamed adds those of some records that pass.
 func (p *pager) takeNamed(ctx context.Context, s *segment.File, sequences []uint64) error {
 	if p.query.Newest {
 		slices.Reverse(sequences)
@@ -237,7 +237,7 @@ func (p *pager) movePast(sequence uint64) {
 	}
 }
 
-// pause ends the page where it is if there is no more time for it. It has got on by then, if only by a part.
+// pause ends the page here if there is no more time for it. By then it has examined some records.
 func (p *pager) pause(ctx context.Context) (bool, error) {
 	err := segment.MayGoOn(ctx)
 	late := errors.Is(err, context.DeadlineExceeded) || err == nil && p.query.Enough != nil && p.query.Enough()
@@ -250,7 +250,7 @@ func (p *pager) pause(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// takeAll takes what passes of all records in a span.
+// takeAll adds the records in a span that pass.
 func (p *pager) takeAll(ctx context.Context, s *segment.File, low, high uint64) error {
 	for low < high && !p.page.More {
 		if paused, err := p.pause(ctx); paused || err != nil {
@@ -273,7 +273,7 @@ func (p *pager) takeAll(ctx context.Context, s *segment.File, low, high uint64) 
 	return nil
 }
 
-// takePassing adds those records that pass, or ends the page before one of them.
+// takePassing adds the records that pass, and ends the page when it is full.
 func (p *pager) takePassing(some []record.Record) error {
 	for _, r := range some {
 		p.page.Examined++

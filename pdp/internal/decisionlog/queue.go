@@ -23,7 +23,7 @@ const (
 	smallCall = 8 << 10
 )
 
-// queue is what waits for the writer.
+// queue has the calls that wait for the writer.
 type queue struct {
 	calls chan *call
 	bytes *semaphore.Weighted // of the calls
@@ -36,7 +36,7 @@ type queue struct {
 	closed bool
 }
 
-// call is what one Append, or one order, wants of the writer.
+// call is what one Append, or one order, asks of the writer.
 type call struct {
 	entries []prepared
 	size    int64
@@ -51,7 +51,7 @@ type call struct {
 	reply   chan error // for it, unless it waits for a frame
 }
 
-// queueLength is how many calls may wait; how many bytes is an option.
+// queueLength is how many calls may wait. Their bytes are bounded by an option.
 const queueLength = 4096
 
 // offerCall hands over a call that no caller waits for, or counts it as dropped.
@@ -107,12 +107,12 @@ func (w *writer) admitCall(ctx context.Context, c *call) error {
 	return err
 }
 
-// runHeld makes the writer do something between two transactions, after all that was answered.
+// runHeld has the writer call do between two transactions, after all that was answered. See [writer.whileHeld].
 func (w *writer) runHeld(ctx context.Context, do func() error) error {
 	return w.submitCall(ctx, &call{do: func() error { return w.whileHeld(do) }})
 }
 
-// close closes the queue. It returns false if the queue was closed already.
+// close closes the queue. It returns false if the queue was closed before.
 func (q *queue) close() bool {
 	q.ending.Lock()
 	defer q.ending.Unlock()
@@ -142,7 +142,7 @@ type share struct {
 	users int // calls that have some of it or wait for it; with queue.mu
 }
 
-// takeRoom waits until a call may wait for the writer.
+// takeRoom waits until there is room in the queue for a call, and takes it.
 func (q *queue) takeRoom(ctx context.Context, c *call) error {
 	if one := q.joinShare(c); one != nil {
 		if err := one.bytes.Acquire(ctx, q.shareBytes(c)); err != nil {
@@ -157,7 +157,7 @@ func (q *queue) takeRoom(ctx context.Context, c *call) error {
 	return err
 }
 
-// tryRoom is take for a call that does not wait.
+// tryRoom takes room for a call if there is some now, and reports whether it did.
 func (q *queue) tryRoom(c *call) bool {
 	one := q.joinShare(c)
 	shared := one == nil || one.bytes.TryAcquire(q.shareBytes(c))
@@ -168,7 +168,7 @@ func (q *queue) tryRoom(c *call) bool {
 	return false
 }
 
-// giveBackRoom gives back what a call took, once the call does not wait any more.
+// giveBackRoom gives back the room of a call that does not wait any more.
 func (q *queue) giveBackRoom(c *call) {
 	q.bytes.Release(c.size)
 	q.quitShare(c, true)
@@ -176,7 +176,7 @@ func (q *queue) giveBackRoom(c *call) {
 
 func (q *queue) shareBytes(c *call) int64 { return min(c.size, q.most) }
 
-// joinShare returns the share of a call's caller, nil if the call is small.
+// joinShare returns the share of a call's caller, or nil if the call is small.
 func (q *queue) joinShare(c *call) *share {
 	if c.size <= smallCall {
 		return nil
@@ -192,7 +192,7 @@ func (q *queue) joinShare(c *call) *share {
 	return one
 }
 
-// quitShare ends what join began, and gives the call's part of the share back if it had one. A
+// quitShare ends what joinShare began, and gives back the call's part of the share if it had one. A
 // caller without calls is forgotten.
 func (q *queue) quitShare(c *call, had bool) {
 	if c.size <= smallCall {

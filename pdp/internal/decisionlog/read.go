@@ -13,10 +13,10 @@ import (
 	"policy-service/pdp/internal/decisionlog/segment"
 )
 
-// What was answered is in the journal at first, and in the segments a moment later. These reads see
-// it at once: they wait until the segments have it, and fail if they cannot know.
+// Answered records are in the journal first, and in the segments a moment later. Has, ByID and Find see
+// them at once: they wait until the segments have them, and fail if that cannot be known.
 
-// Has reports whether there is a record with an id, or was. While the log cannot be written that is not known: the
+// Has reports whether there is or was a record with an id. While the log cannot be written that is unknown, and an error: the
 // record that failed last may be there or not.
 func (l *Log) Has(id string) (bool, error) {
 	if !l.Status().OK {
@@ -32,7 +32,8 @@ func (l *Log) Has(id string) (bool, error) {
 	return false, err
 }
 
-// ByID is [segment.Reader.ByID] of all that was answered.
+// ByID returns the record with an id, as [segment.Reader.ByID] does. It first waits until the segments have all that was
+// answered.
 func (l *Log) ByID(id string) (record.Record, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), barrierWait)
 	defer cancel()
@@ -42,17 +43,17 @@ func (l *Log) ByID(id string) (record.Record, error) {
 	return l.Reader.ByID(id)
 }
 
-// Find is [Log.ByID], which also finds the record that has the question of an id.
+// Find is [Log.ByID], but also finds a record by the id of one of its questions.
 func (l *Log) Find(id string) (record.Record, error) { return segment.FindQuestion(id, l.ByID) }
 
-// barrierWait is how long a read waits whose caller sets no end. To fill takes milliseconds, unless the disk hangs.
+// barrierWait is how long a read waits whose caller sets no end. Filling takes milliseconds, unless the disk hangs.
 const barrierWait = 10 * time.Second
 
 // waitUntilFilled waits until the segments have all that was answered.
 func (l *Log) waitUntilFilled(ctx context.Context) error { return l.writer.frames.waitUntilFilled(ctx) }
 
 // Beyond waits until the log has more records than size. A follower of the log then
-// reads them with [segment.Reader.Records]. They are durable.
+// reads the further records with [segment.Reader.Records]. They are durable.
 func (l *Log) Beyond(ctx context.Context, size uint64) error {
 	for {
 		grown := *l.writer.told.grown.Load() // before the size is read: what comes after that closes this one
@@ -67,7 +68,7 @@ func (l *Log) Beyond(ctx context.Context, size uint64) error {
 	}
 }
 
-// Snapshot is the log as of its newest checkpoint.
+// Snapshot returns the log as of its newest checkpoint.
 func (l *Log) Snapshot() (*segment.Snapshot, error) {
 	last, err := l.CheckpointTo(l.Size())
 	if err != nil {
@@ -76,7 +77,7 @@ func (l *Log) Snapshot() (*segment.Snapshot, error) {
 	return l.SnapshotTo(last)
 }
 
-// Settled is a snapshot that [Log.At] can give again, the very same, until some of its
+// Settled returns a snapshot that [Log.At] can return again unchanged, until some of its
 // content is removed. It ends before every removal that is under way, because a record
 // that is being removed can be there in one read and gone in the next.
 func (l *Log) Settled() (*segment.Snapshot, error) {
@@ -98,7 +99,7 @@ func (l *Log) Settled() (*segment.Snapshot, error) {
 	return l.Watched(last)
 }
 
-// At is the log as it was at a moment. It returns [segment.ErrNotFound] if there was no such
+// At returns the log as it was at a moment, or [segment.ErrNotFound] if there was no such
 // moment. If content was removed since, reading the snapshot fails with [segment.ErrChanged].
 func (l *Log) At(m segment.Moment) (*segment.Snapshot, error) {
 	if m.Size == 0 {
@@ -111,11 +112,11 @@ func (l *Log) At(m segment.Moment) (*segment.Snapshot, error) {
 	return l.Watched(c)
 }
 
-// tileWidth is how many hashes a whole tile has.
+// tileWidth is the number of hashes in a whole tile.
 const tileWidth = 256
 
-// Signed is the newest checkpoint. It is durable, and so are its records. It is in memory: nothing is read, made or
-// signed. The error is [segment.ErrNotFound] if the log has none yet.
+// Signed returns the newest checkpoint from memory. The checkpoint is durable, and so are its records. The error is
+// [segment.ErrNotFound] if the log has no checkpoint yet.
 func (l *Log) Signed() (segment.Checkpoint, error) {
 	if c := l.writer.told.signed.Load(); c != nil {
 		return *c, nil
@@ -123,7 +124,7 @@ func (l *Log) Signed() (segment.Checkpoint, error) {
 	return segment.Checkpoint{}, fmt.Errorf("%w: there is no checkpoint yet", segment.ErrNotFound)
 }
 
-// Tile is the hashes of a tile of C2SP tlog-tiles, one behind the other. The error is [segment.ErrNotFound] if the checkpoint
+// Tile returns the hashes of a tile of C2SP tlog-tiles, concatenated. The error is [segment.ErrNotFound] if the checkpoint
 // [Log.Signed] does not cover all of them.
 func (l *Log) Tile(t tlog.Tile) ([]byte, error) {
 	signed, err := l.Signed()
@@ -146,7 +147,7 @@ func (l *Log) Tile(t tlog.Tile) ([]byte, error) {
 	return data[:t.W*tlog.HashSize], nil
 }
 
-// tiles keeps tiles that were read: above the lowest level, hashes stand far apart, in many segments. It keeps at least
+// tiles caches tiles: above the lowest level, hashes are far apart, in many segments. It keeps at least
 // the newest tilesKept, and at most twice as many. The zero value is empty.
 type tiles struct {
 	mu       sync.Mutex
@@ -155,7 +156,7 @@ type tiles struct {
 
 const tilesKept = 64
 
-// readTile is a tile. What is there of it already is not read again. The caller must not write to it.
+// readTile returns a tile. It reads only the hashes that the cache lacks. The caller must not write to the result.
 func (t *tiles) readTile(tile tlog.Tile, r tlog.HashReader) ([]byte, error) {
 	whole := tile
 	whole.W = tileWidth

@@ -15,18 +15,18 @@ import (
 var ErrNotRedactable = errors.New("an administrative record cannot be redacted")
 
 // Redact removes the content of a record and its salt, so that no file of the log
-// holds their bytes. Its leaf hash stays, and says nothing of what was hashed,
+// holds their bytes. Its leaf hash stays, and reveals nothing of what was hashed,
 // because the salt is gone. That it happened, and why, is on record for good: the
-// reason must not repeat what was to go. Copies, backups and exports made before
-// still hold it, and so may a disk's unused blocks. caller goes on record as the one who asked
-// for it, and may be "".
+// reason must not repeat what was removed. Copies, backups and exports made before
+// still hold it, and so may a disk's unused blocks. caller, who may be "", goes on record as the one who asked
+// for it.
 func (l *Log) Redact(ctx context.Context, caller, id, reason string) error {
 	_, err := l.redactAll(ctx, caller, reason, false, id)
 	return err
 }
 
-// RedactAll is [Log.Redact] of several records, and returns of how many. It passes over those whose content is gone
-// already. Records of one segment that follow each other in ids go together: to remove one, the segment is written anew.
+// RedactAll redacts several records, as [Log.Redact] does, and returns how many. It skips records whose content is already
+// gone. Records of one segment that follow each other in ids go together, because each removal writes the segment anew.
 func (l *Log) RedactAll(ctx context.Context, caller, reason string, ids ...string) (done int, err error) {
 	return l.redactAll(ctx, caller, reason, true, ids...)
 }
@@ -60,8 +60,11 @@ func (l *Log) redactAll(ctx context.Context, caller, reason string, passGone boo
 		if passGone && errors.Is(err, segment.ErrGone) {
 			continue
 		}
-		if err == nil && len(group) > 0 && !one.goesWith(group) {
-			err = run()
+		if err == nil && len(group) > 0 {
+			first := group[0]
+			if one.segment.Number != first.segment.Number || one.tenant != first.tenant || len(group) >= redactedAtOnce {
+				err = run()
+			}
 		}
 		if err != nil {
 			return done, err
@@ -71,18 +74,14 @@ func (l *Log) redactAll(ctx context.Context, caller, reason string, passGone boo
 	return done, run()
 }
 
-// redacted is a record that is to go.
+// redacted is a record to be redacted.
 type redacted struct {
 	segment    segment.Info
 	sequence   uint64
 	id, tenant string
 }
 
-func (r redacted) goesWith(group []redacted) bool {
-	return r.segment.Number == group[0].segment.Number && r.tenant == group[0].tenant && len(group) < redactedAtOnce
-}
-
-// findRedactable finds a record that is to go, in a sealed segment.
+// findRedactable finds a record to be redacted, and seals its segment if it is active.
 func (l *Log) findRedactable(ctx context.Context, id string) (redacted, error) {
 	rec, err := l.ByID(id)
 	if err != nil {
@@ -99,7 +98,7 @@ func (l *Log) findRedactable(ctx context.Context, id string) (redacted, error) {
 	return redacted{segment, rec.Sequence, id, s.Tenant}, err
 }
 
-// redaction removes records of one segment and tenant.
+// redaction returns the removal of records of one segment and tenant.
 func (l *Log) redaction(caller, reason string, group []redacted) *removal {
 	details := func(files []SegmentFile) (all []any) {
 		for _, one := range group {
@@ -133,7 +132,7 @@ func (l *Log) sealSegmentOf(ctx context.Context, sequence uint64) (segment.Info,
 	return segment.Info{}, fmt.Errorf("%w: record %d is in no segment", record.ErrDamaged, sequence)
 }
 
-// withoutLines keeps all of a segment but some records' lines.
+// withoutLines keeps all of a segment but the lines of some records.
 func withoutLines(group []redacted) keeping {
 	gone := map[string]bool{}
 	for _, one := range group {
@@ -147,8 +146,8 @@ func withoutLines(group []redacted) keeping {
 	}
 }
 
-// Redact removes the content of a record of the log in a data directory that no
-// server is running on.
+// Redact removes the content of a record of the log in a data directory on which no
+// server is running.
 func Redact(ctx context.Context, data, id, reason string, o Options) error {
 	l, err := Open(data, o)
 	if err != nil {

@@ -60,7 +60,7 @@ import (
 // then the segment is the file that was: verify accepts as a segment's file any that
 // these records name, in "digest" or in "replaces".
 
-// lockWait is how long a segment that another process holds is waited for.
+// lockWait is how long a removal waits for a segment that another process holds.
 const lockWait = 2 * time.Second
 
 // SegmentFile is a segment's new file in an admin record.
@@ -74,7 +74,7 @@ type SegmentFile struct {
 	Replaces string `json:"replaces"` // the digest of the old file
 }
 
-// removals has one redaction or retention at a time, and facts about segments.
+// removals allows one redaction or retention at a time, and remembers facts about segments.
 type removals struct {
 	log *Log
 	sync.Mutex
@@ -82,7 +82,7 @@ type removals struct {
 	contents map[uint64]int64 // bytes that retention can free of the sealed ones that it has seen
 }
 
-// keeping returns the value that a new file has, nil if it has none.
+// keeping returns the value for the new file, or nil to leave it out.
 type keeping func(bucket, key, value []byte) []byte
 
 // removal is one removal of content, in the steps above.
@@ -99,7 +99,7 @@ type removal struct {
 	next    []string // the new files' paths, one for each
 }
 
-// steps are those of a removal, in order. A crash is a list that ends early.
+// steps returns the steps of a removal, in order. A test simulates a crash by running only the first of them.
 func (r *removal) steps() []func(context.Context) error {
 	return []func(context.Context) error{r.writeFiles, r.putOnRecord, r.log.Rotate, r.replaceSegments}
 }
@@ -113,8 +113,8 @@ func (r *removal) run(ctx context.Context) error {
 	return nil
 }
 
-// writeFiles makes the new files. They are of no use before the record, so a failure
-// takes them away again. A segment that was altered stays, and those before it can go.
+// writeFiles writes the new files. If it fails, it removes them: without the record they are of no use.
+// A segment that was altered stays, but the segments before it can go.
 func (r *removal) writeFiles(ctx context.Context) (err error) {
 	defer func() {
 		if err != nil {
@@ -139,7 +139,7 @@ func (r *removal) writeFiles(ctx context.Context) (err error) {
 	return plainfile.SyncDir(filepath.Dir(r.segments[0].Path))
 }
 
-// writeFile checks a segment, and writes its new file. Both read one and the same open file, as the old digest does.
+// writeFile checks a segment, and writes its new file. Both read the same open file, and so does the old digest.
 func (r *removal) writeFile(ctx context.Context, info segment.Info, tree segment.Edge) (err error) {
 	next := fmt.Sprintf("%s.%d%s", info.Path, r.log.Size(), segment.NextSuffix)
 	sealed, err := r.log.FileOf(info.First)
@@ -191,8 +191,8 @@ func (r *removal) writeFile(ctx context.Context, info segment.Info, tree segment
 	return nil
 }
 
-// checkSegment makes the tree of a sealed segment again, from its edge and its lines, and compares it with the tree that the writer
-// has in memory.
+// checkSegment makes the tree of a sealed segment again, from its edge and its lines, and compares it with the tree that the
+// writer has in memory.
 func (r *removal) checkSegment(ctx context.Context, tx *bbolt.Tx, sealed segment.Info, tree segment.Edge) error {
 	before, err := segment.EdgeBefore(tx, sealed.First)
 	if err != nil {
@@ -212,7 +212,7 @@ func (r *removal) checkSegment(ctx context.Context, tx *bbolt.Tx, sealed segment
 	return r.explainGaps(ctx, w)
 }
 
-// explainGaps looks for the records of the redactions in a segment. It fails if a line is missing without one.
+// explainGaps looks for the records of the redactions in a segment. It fails if a line is missing without such a record.
 func (r *removal) explainGaps(ctx context.Context, w *segment.Walker) error {
 	q := Query{Filter: record.Filter{Event: format.EventRedacted}, Cursor: w.Edge.Size, Limit: redactedAtOnce}
 	for more := len(w.Gone) > 0; more; {
@@ -247,12 +247,12 @@ func (r *removal) putOnRecord(ctx context.Context) error {
 		return fmt.Errorf("a journal that was moved aside: %w", err)
 	}
 	// If this fails the record may be there all the same, so the new files stay
-	// for finishAll to judge. It must not be given up while it is in the queue:
+	// for finishLeft to judge. It must not be given up while it is in the queue:
 	// then it could come after that judgement.
 	return r.log.Append(context.WithoutCancel(ctx), entries) // together or not at all
 }
 
-// replaceSegments is the moment the content goes. Any part of it can be done again.
+// replaceSegments puts the new files in place. Here the content goes. Any part of it can be done again.
 func (r *removal) replaceSegments(ctx context.Context) error {
 	for i, file := range r.files {
 		if err := ctx.Err(); err != nil {
@@ -265,7 +265,7 @@ func (r *removal) replaceSegments(ctx context.Context) error {
 	return nil
 }
 
-// replaceSegment replaces a segment, and no index keeps its content.
+// replaceSegment puts a new file in the place of a segment, and takes its content out of the index.
 func (r *removals) replaceSegment(number uint64, next string) error {
 	delete(r.contents, number)
 	path := segment.Path(r.log.data, number)
@@ -278,8 +278,8 @@ func (r *removals) replaceSegment(number uint64, next string) error {
 	return errors.Join(err, old.Close(), plainfile.SyncDir(filepath.Dir(path)))
 }
 
-// replaceFile puts a file in the place of a sealed segment, while no reader can open it. The file must hold the same meta and
-// hashes, and be durable. The new name is not durable yet.
+// replaceFile renames a file to a sealed segment's name, while no reader can open the segment. The file must hold the same meta
+// and hashes, and be durable. The rename is not durable yet.
 func (l *Log) replaceFile(number uint64, next string) error {
 	q := &l.writer.queue
 	q.ending.RLock() // once the log is closed, another process may have its directory
@@ -298,7 +298,7 @@ func (l *Log) replaceFile(number uint64, next string) error {
 	return fmt.Errorf("segment %d: %w", number, segment.ErrNotFound)
 }
 
-// digestOf is [segment.FileDigest] of a name.
+// digestOf returns [segment.FileDigest] of the file with a name.
 func digestOf(name string) (digest string, size int64, err error) {
 	f, err := plainfile.Open(name)
 	if err != nil {
@@ -368,7 +368,7 @@ func namesFile(ctx context.Context, r *segment.Reader, from, segment uint64, dig
 	return false, nil
 }
 
-// newFiles are the files that a removal's record names as the segments' from now on. No other
+// newFiles returns the files that a removal's record names as the new files of segments. No other
 // record names a new file: a sealed segment's own file still has the removed content.
 func newFiles(line []byte) []SegmentFile {
 	s, err := record.Parse(line)
@@ -388,13 +388,12 @@ func newFiles(line []byte) []SegmentFile {
 	return d.Files
 }
 
-// rewriteBatch is how many bytes one transaction of a rewrite holds at most.
+// rewriteBatch bounds the bytes of one transaction of a rewrite.
 const rewriteBatch = 4 << 20
 
 // rewriteSegment copies a sealed segment into a new file, each value as keep returns it;
-// a value for which keep returns nil is not copied. bbolt keeps the bytes of deleted
-// values in pages it calls free, so nothing is ever gone from a file: only a file
-// that it was never written to is without it.
+// values for which keep returns nil are left out. Deleting values in place would not do: bbolt keeps their
+// bytes in pages that it calls free. Only a new file never had them.
 func rewriteSegment(from *bbolt.Tx, name string, keep keeping) (err error) {
 	if err := plainfile.Remove(name); err != nil {
 		return err

@@ -40,9 +40,9 @@ type Retired struct {
 }
 
 // Retain drops the content of whole sealed segments, oldest first, as far as the
-// retention asks for it. Of each only its hashes are left, a tenth of a
-// segment or less, so that proofs and checkpoints stay valid; not even
-// their ids are known any more. Writers
+// retention asks for it. Only a segment's hashes are left, a tenth of it
+// or less, so that proofs and checkpoints stay valid; the ids of
+// its records are gone too. Writers
 // wait for one record and the renames, not for the copies. Whatever the retention is, Retain
 // first finishes each removal that is on record and failed after that.
 func (l *Log) Retain(ctx context.Context, keep Retention, now time.Time) (Retired, error) {
@@ -67,6 +67,7 @@ func (l *Log) Retain(ctx context.Context, keep Retention, now time.Time) (Retire
 	return done, nil
 }
 
+// retirement returns the removal of the content of whole segments.
 func (l *Log) retirement(segments []segment.Info, reason string) *removal {
 	details := func(files []SegmentFile) []any {
 		last := files[len(files)-1]
@@ -79,18 +80,18 @@ func (l *Log) retirement(segments []segment.Info, reason string) *removal {
 	return &removal{log: l, event: format.EventRetired, segments: segments, keep: hashesOnly, details: details}
 }
 
-// hashBytes is the size of a record's hashes in a file, on average and a little more:
+// hashBytes is the size of a record's hashes in a file, slightly above the average:
 // two hashes, the key, and the overhead of bbolt.
 const hashBytes = 100
 
-// contentBytes is the size of records in the pages in use.
+// contentBytes returns the size of records, without their hashes, in the pages in use.
 func contentBytes(used int64, records uint64) int64 {
 	return max(0, used-hashBytes*int64(records))
 }
 
-// contentSize is the size that retention can free of a segment. It does not go by the size of
-// the file, which grows ahead of its use: each run ends a segment, and were that
-// counted at its size, the runs' own segments would crowd out records.
+// contentSize returns the size that retention can free of a segment. It does not go by the size of
+// the file, which grows ahead of its use: each run ends a segment, and if that
+// counted with its whole file, the runs' own segments would crowd out records.
 func (r *removals) contentSize(s segment.Info) (int64, error) {
 	if known, ok := r.contents[s.Number]; ok {
 		return known, nil
@@ -108,9 +109,11 @@ func (r *removals) contentSize(s segment.Info) (int64, error) {
 	return used, err
 }
 
-// findExpired are the segments that are to go: the oldest ones that still hold
+// findExpired returns the segments to be retired: the oldest ones that still hold
 // records, without a gap, so that everything a retired record vouches for is retired
-// before it.
+// before it. Segments with nothing but the log's records of its own segments and retirements wait
+// until others go: retired alone they would make another such segment, and so on for ever,
+// also in silence.
 func (r *removals) findExpired(keep Retention, now time.Time) (out []segment.Info, reason string, err error) {
 	segments, err := r.unretired()
 	if err != nil {
@@ -138,10 +141,19 @@ func (r *removals) findExpired(keep Retention, now time.Time) (out []segment.Inf
 		}
 		out, total = append(out, segment), total-contents[i]
 	}
-	return r.worthwhile(out, reason)
+	for _, segment := range out {
+		idle, err := onlyUpkeep(r.log.Reader, segment.First, segment.Records)
+		if err != nil {
+			return nil, "", err
+		}
+		if !idle {
+			return out, reason, nil
+		}
+	}
+	return nil, "", nil
 }
 
-// unretired are the segments from the oldest on that still holds records.
+// unretired returns the segments from the oldest one on that still holds records.
 func (r *removals) unretired() ([]segment.Info, error) {
 	segments := r.log.Segments()
 	for len(segments) > 1 {
@@ -160,29 +172,12 @@ func (r *removals) unretired() ([]segment.Info, error) {
 	return segments, nil
 }
 
-// worthwhile returns no segments if they hold nothing but the log's records of its own
-// segments, and the records of earlier retirements. Such segments wait until something else
-// goes: dropped by themselves they would make another such segment, and so on for ever,
-// also in silence.
-func (r *removals) worthwhile(segments []segment.Info, reason string) ([]segment.Info, string, error) {
-	for _, segment := range segments {
-		idle, err := onlyUpkeep(r.log.Reader, segment.First, segment.Records)
-		if err != nil {
-			return nil, "", err
-		}
-		if !idle {
-			return segments, reason, nil
-		}
-	}
-	return nil, "", nil
-}
-
-// upkeepMost is how many records a segment has at most that holds nothing else. After a
-// crash it has some more than the two that there are in general.
+// upkeepMost bounds the records of a segment that has nothing but upkeep. After a
+// crash it has some more than the usual two.
 const upkeepMost = 16
 
-// onlyUpkeep reports whether records of a segment are only those of the log's own
-// housekeeping: seals, openings and retirements.
+// onlyUpkeep reports whether records of a segment are only the log's own
+// upkeep: seals, openings and retirements.
 func onlyUpkeep(r *segment.Reader, first, records uint64) (bool, error) {
 	if records > upkeepMost {
 		return false, nil

@@ -8,7 +8,7 @@ import (
 	"policy-service/pdp/internal/decisionlog/format"
 )
 
-// Status is how a log is.
+// Status is the condition of a log.
 type Status struct {
 	Mode  Mode
 	OK    bool
@@ -29,7 +29,7 @@ type Status struct {
 	Full     bool  // and that is all there may be
 }
 
-// Status says how the log is.
+// Status returns the condition of the log.
 func (l *Log) Status() Status {
 	w := l.writer
 	s := w.state.current()
@@ -54,7 +54,7 @@ type state struct {
 	refused uint64 // since it failed
 }
 
-// loss is what was dropped and not yet recorded as such.
+// loss is what was dropped and is not yet on record.
 type loss struct {
 	Count       uint64
 	First, Last time.Time
@@ -89,8 +89,8 @@ func (s *state) setFailed(err error, at time.Time) {
 	s.status.Err = err
 }
 
-// takeLost hands over what is to be recorded: what is dropped from now on is of the
-// next record. If it could not be recorded, giveBack takes it back.
+// takeLost returns what is to be recorded: later drops go into the
+// next record. If it cannot be recorded, giveBackLost takes it back.
 func (s *state) takeLost() (lost loss, refused uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -110,7 +110,7 @@ func (s *state) setResumed() {
 	s.status.Err, s.status.Since, s.refused = nil, time.Time{}, 0
 }
 
-// plus is both together. What waited longest in the queue may be dropped last: the
+// plus returns the sum of both. What waited longest in the queue may be dropped last, so the
 // dates are not in the order of the drops.
 func (l loss) plus(other loss) loss {
 	if l.Count == 0 || other.Count == 0 {
@@ -126,7 +126,7 @@ func (l loss) plus(other loss) loss {
 	return l
 }
 
-// addTo are the members that say what was dropped.
+// addTo adds the members that say what was dropped.
 func (l loss) addTo(m map[string]any) map[string]any {
 	if l.Count > 0 {
 		m["dropped"] = l.Count
