@@ -11,59 +11,67 @@ import (
 	"policy-service/pdp/internal/decisionlog/record"
 )
 
-// A batch may put on record only so many bytes for each byte of its body, and for each item. Items inherit, and a
+// The records of a batch may have only so many bytes for each byte of its body, and for each item. Items inherit, and a
 // megabyte of defaults and a thousand items must not make a gigabyte of records.
 const (
 	recordedPerByte = 4
 	recordedPerItem = 1 << 10
 )
 
-// batchEntries are the entries of a batch's items. If they inherit anything, the entry of the inherited parts comes
-// first. Questions with unknown places are one entry, which comes last. Every part is read for secrets once, and then masked once by
-// the secrets of all parts.
+// batchEntries returns the entries of the items of a batch. The entry of the inherited parts comes first if an item
+// inherits any. All questions with unknown places share one entry, which comes last. All secrets are gathered before
+// anything is masked, because a secret of one item may stand in another.
 func (r *Recorder) batchEntries(ctx context.Context, records []pdp.Record) ([]record.Entry, error) {
 	var shared evaluation.Request
 	inherited, possible, secrets := false, 0, r.Mask(ctx).Gather()
 	for n := range records {
-		record := &records[n]
+		rec := &records[n]
 		if err := r.GoOn(ctx); err != nil {
 			return nil, err
 		}
-		inherits, request := record.Item.Inherits, record.Call.Request
-		secrets.Add(inherits.Own(request), obligationProperties(&record.Decision)...)
+		inherits, request := rec.Item.Inherits, rec.Call.Request
+		secrets.Add(inherits.Own(request), obligationProperties(&rec.Decision)...)
 		shared = inherits.Shared(request, shared)
-		if asksPossible(record) {
+		if asksPossible(rec) {
 			possible++
-		} else {
-			inherited = inherited || inherits.Any()
+		} else if inherits.Any() {
+			inherited = true
 		}
 	}
 	secrets.Add(shared)
 	masked := secrets.Apply(shared)
-	questions := possibleEntry(records, possible, &shared, masked)
 	limit := batchLimit{size: records[0].Item.Size, items: len(records)}
 	entries := make([]record.Entry, 0, len(records)+1)
 	if inherited {
-		entries = append(entries, sharedEntry(&records[0], &shared, masked))
-		if err := limit.add(&entries[0]); err != nil {
+		e := newEntry(&records[0], records[0].Item.Batch, format.KindBatch)
+		e.Request = sharedRequest(&shared, masked)
+		if err := limit.add(&e); err != nil {
 			return nil, err
 		}
+		entries = append(entries, e)
+	}
+	var questions record.Entry
+	if possible > 0 {
+		questions = possibleEntry(records, possible, &shared, masked)
 	}
 	for n := range records {
-		record := &records[n]
+		rec := &records[n]
 		if err := r.GoOn(ctx); err != nil {
 			return nil, err
 		}
-		own := masked.With(record.Item.Inherits.Own(record.Call.Request))
-		if asksPossible(record) {
-			questions.Questions.All = append(questions.Questions.All, questionOf(n, record, own))
+		inherits := rec.Item.Inherits
+		own := masked.With(inherits.Own(rec.Call.Request))
+		if asksPossible(rec) {
+			q := record.Question{N: n, Request: requestOf(own), Inherits: inherits.Members(), Decision: decisionOf(&rec.Decision, own)}
+			q.Decision.Bundle = "" // stands in Questions
+			questions.Questions.All = append(questions.Questions.All, q)
 			continue
 		}
-		e, err := entryOf(record, own)
+		e, err := entryOf(rec, own)
 		if err != nil {
 			return nil, err
 		}
-		e.Inherits = record.Item.Inherits.Members()
+		e.Inherits = inherits.Members()
 		if err := limit.add(&e); err != nil {
 			return nil, err
 		}
@@ -76,14 +84,8 @@ func (r *Recorder) batchEntries(ctx context.Context, records []pdp.Record) ([]re
 	return entries, nil
 }
 
-// sharedEntry is the entry of the parts that the items of a batch inherit. A part that is inherited has its place in the record
-// even if masking left nothing of it.
-func sharedEntry(first *pdp.Record, shared *evaluation.Request, masked *mask.Masking) record.Entry {
-	e := newEntry(first, first.Item.Batch, format.KindBatch)
-	e.Request = sharedRequest(shared, masked)
-	return e
-}
-
+// sharedRequest returns the parts that items of a batch inherit. An inherited part keeps its place in the record even
+// if masking leaves nothing of it.
 func sharedRequest(shared *evaluation.Request, masked *mask.Masking) *record.Request {
 	return &record.Request{Asked: &masked.Request, Masked: masked.Hidden, Shared: evaluation.Inherited{
 		Subject:  shared.Subject.Properties.Len() > 0,
@@ -93,18 +95,18 @@ func sharedRequest(shared *evaluation.Request, masked *mask.Masking) *record.Req
 	}}
 }
 
-// batchLimit counts the bytes that a batch puts on record, as far as the caller chose them. Answers are the policies', but
-// for the parts of obligations that copy a request. The operator chose the types that the caller's registration declares.
+// batchLimit counts the bytes of a batch's records that the caller chose. It leaves out what policies answer, except the
+// parts of obligations that copy a request, and the obligation types that a registration declares, which the operator chose.
 type batchLimit struct {
 	size, items int // of the batch
 	used        int
 	line        []byte
 }
 
-// lineFrame is the size of the parts that each line has besides: sequence, id, time, salt, the answer and its bundle.
+// lineFrame is the size of the members that no caller chooses: sequence, id, time, salt, the answer and its bundle.
 const lineFrame = 300
 
-// add counts the entry of a record, and fails if the batch has too much on record with it.
+// add counts an entry, and returns an error if the records of the batch exceed the limit with it.
 func (l *batchLimit) add(e *record.Entry) error {
 	asked := *e
 	asked.Declared, asked.Decision = nil, nil

@@ -10,13 +10,12 @@ import (
 	"policy-service/pdp/internal/decisionlog/record"
 )
 
-// CallOf is the call that a record of a decision was made of, to make the decision again. The record must be resolved.
-// What the record hides is in Hidden; see [record.Recorded.Request]. The approval that the policies were asked with
-// is the one that discharged an obligation. If none was discharged, as in a deny, it is the one that was presented, or
-// else one with a made-up name: the record does not say which one it was, and a decision does not depend on it.
+// CallOf returns the call that a record was made of, so that its decision can be made again. The record must be resolved.
+// Hidden has the masked values; see [record.Recorded.Request]. Approved is the approval that discharged an obligation.
+// Without one, as in a deny, it is the approval that was presented, or else a made-up name: the record does not say which
+// approval it was, and no decision depends on that.
 //
-// The record says whether a hidden value could be put to the policies that decided. If b is another bundle, that is not
-// known.
+// The record says whether a hidden value fit the schema of the policies that decided. For another bundle this is unknown.
 func CallOf(r *record.Recorded, b *pdp.Bundle, limits evaluation.Limits) (pdp.Call, error) {
 	if r.Kind != format.KindDecision && r.Kind != format.KindPossible {
 		return pdp.Call{}, fmt.Errorf("record %d is of kind %q: only a record of kind %s or %s has one question",
@@ -44,11 +43,7 @@ func CallOf(r *record.Recorded, b *pdp.Bundle, limits evaluation.Limits) (pdp.Ca
 	if now.IsZero() { // else it would be decided by the clock of today
 		now = r.Time
 	}
-	capability, refused := capabilityOf(r)
-	return pdp.Call{
-		Capability:   capability,
-		NoCapability: refused,
-
+	call := pdp.Call{
 		Request: request,
 		Asker: evaluation.Asker{
 			Name:        r.Caller,
@@ -57,45 +52,25 @@ func CallOf(r *record.Recorded, b *pdp.Bundle, limits evaluation.Limits) (pdp.Ca
 			RequestID:   r.RequestID,
 			TraceID:     r.TraceID,
 		},
-		Now:      now,
-		Hidden:   hidden,
-		Approved: approvalOf(r, &request),
-
-		Continued: continuedIn(r),
-	}, nil
-}
-
-// capabilityOf is the capability by which a decision was made, or why the one that was shown did not count.
-func capabilityOf(r *record.Recorded) (held evaluation.Capability, refused string) {
+		Now:    now,
+		Hidden: hidden,
+	}
 	if c := r.Capability; c != nil {
-		return evaluation.Capability{Held: c.Held, ID: c.ID, Depth: c.Depth}, c.Reason
+		call.Capability = evaluation.Capability{Held: c.Held, ID: c.ID, Depth: c.Depth}
+		call.NoCapability = c.Reason
 	}
-	return held, ""
+	if last := len(r.Discharged) - 1; last >= 0 {
+		call.Approved, call.Continued = r.Discharged[0].Approval, r.Discharged[last].Continues
+	} else if r.Approved {
+		call.Approved = cmp.Or(request.Presented(), anApproval)
+	}
+	return call, nil
 }
 
-// continuedIn is the round that a decision was of an approved call.
-func continuedIn(r *record.Recorded) (c evaluation.Continuation) {
-	for _, met := range r.Discharged {
-		c = met.Continues
-	}
-	return c
-}
-
-// anApproval is the name of an approval that is not known.
+// anApproval stands for an approval whose name is not on record.
 const anApproval = "on record"
 
-// approvalOf is "" if the policies were asked without an approval.
-func approvalOf(r *record.Recorded, request *evaluation.Request) string {
-	switch {
-	case len(r.Discharged) > 0:
-		return r.Discharged[0].Approval
-	case r.Approved:
-		return cmp.Or(request.Presented(), anApproval)
-	}
-	return ""
-}
-
-// AnswerOf is the word that a record of the decision has for the answer; see [record.Recorded.Answer].
+// AnswerOf returns the answer of a decision as its record would; see [record.Recorded.Answer].
 func AnswerOf(d evaluation.Decision) string {
 	r := record.Recorded{Decision: &d.Allow, Possible: d.Possible.Bool()}
 	for _, o := range d.Obligations {

@@ -15,89 +15,70 @@ import (
 	"policy-service/pdp/internal/decisionlog/record"
 )
 
-// newEntry has what every entry of a record has. The record of the inherited parts of a batch is no question
-// of a caller, so it does not say which obligations the caller's registration declares.
+// newEntry returns an entry with the members that every kind of record has. No caller asks for the shared parts of a
+// batch, so their record leaves out which obligations the caller's registration declares.
 func newEntry(rec *pdp.Record, id, kind string) record.Entry {
 	call := &rec.Call
-	var declared []string
-	if call.Registered && kind != format.KindBatch {
-		if declared = call.Obligations; declared == nil {
-			declared = []string{} // which is not the same as no registration
-		}
-	}
-	return record.Entry{
+	e := record.Entry{
 		ID:        id,
 		Kind:      kind,
 		Tenant:    call.Request.Tenant,
 		Caller:    call.Asker.Name,
-		Payer:     payerOf(call),
-		Declared:  declared,
 		RequestID: call.RequestID,
 		TraceID:   call.TraceID,
 		Now:       rec.Time,
 	}
-}
-
-// payerOf is whose account the record of a call counts toward, if that is not its caller's.
-func payerOf(call *pdp.Call) string {
-	if !call.Asker.Relays {
-		return ""
+	if call.Asker.Relays { // the record counts toward the account of the person, not of the relay
+		person := decisionlog.PersonIn(call.Request.Person(), call.Request.Subject.Ref())
+		e.Payer = decisionlog.ForPerson(call.Asker.Name, person)
 	}
-	of := &call.Request
-	return decisionlog.ForPerson(call.Asker.Name, decisionlog.PersonIn(of.Person(), of.Subject.Ref()))
+	if call.Registered && kind != format.KindBatch {
+		if e.Declared = call.Obligations; e.Declared == nil {
+			e.Declared = []string{} // nil means no registration
+		}
+	}
+	return e
 }
 
-// entryOf is the entry of a record without its secrets.
+// entryOf returns the entry of a search or a decision, with its secrets masked.
 func entryOf(rec *pdp.Record, masked *mask.Masking) (e record.Entry, err error) {
 	if rec.Search != nil {
 		e = newEntry(rec, rec.ID, format.KindSearch)
-		e.Search, e.Request = searchOf(rec), requestOf(masked)
+		e.Request = requestOf(masked)
+		found := make([]string, len(rec.Search.Found))
+		for n, f := range rec.Search.Found {
+			if found[n] = f.ID; rec.Kind == evaluation.ActionSearch {
+				found[n] = f.Name
+			}
+		}
+		e.Search = &record.Search{Query: rec.Kind, Found: found, Examined: rec.Search.Examined, Bundle: rec.Bundle}
 		return e, nil
 	}
-	kind, d := format.KindDecision, &rec.Decision
-	if d.Possible != evaluation.Decided {
-		kind = format.KindPossible
-	}
-	e = newEntry(rec, rec.ID, kind)
-	if d.Malformed == nil || !isEmpty(&rec.Call.Request) { // else it never became a request
-		e.Request = requestOf(masked)
-	}
-	e.Decision = decisionOf(d, masked)
+	e = newEntry(rec, rec.ID, format.KindDecision)
+	e.Request = requestOf(masked)
+	e.Decision = decisionOf(&rec.Decision, masked)
 	e.Decision.Approved = rec.Approved
-	if c := rec.Capability; c != nil {
-		e.Decision.Capability = &record.Capability{
-			ID: c.ID, Held: c.Held, Depth: c.Depth, Reason: c.Reason, Used: c.Used, Grants: c.Grants, Proof: proofOf(rec, masked),
-			Ancestors: c.Ancestors,
+	if rec.Capability != nil {
+		e.Decision.Capability = capabilityOf(rec, masked)
+	}
+	if bad := rec.Decision.Malformed; bad != nil {
+		if isEmpty(&rec.Call.Request) { // the item never became a request
+			e.Request = nil
 		}
+		type malformed struct {
+			Pointer string `json:"pointer"`
+			Detail  string `json:"detail"`
+		}
+		// The error quotes names of members, which the caller chose.
+		e.Details, err = marshal(map[string]malformed{"malformed": {masked.Pointer(bad.Pointer, ""), masked.Text(bad.Detail)}})
 	}
-	if d.Malformed != nil {
-		e.Details, err = malformedOf(d.Malformed, masked)
-	}
-	if kind == format.KindPossible {
+	if asksPossible(rec) {
+		e.Kind = format.KindPossible
 		if body, _ := e.AppendBody(nil); len(body) > format.MaxPossible { // the log refuses what cannot be written
 			e = withoutRoom(e)
 		}
 	}
 	return e, err
-}
-
-// proofOf returns the proof of the capability that a request showed as it goes on record, or nil without one. Where
-// anything of the arguments is masked, nothing in it can be compared with a guess.
-func proofOf(rec *pdp.Record, masked *mask.Masking) *record.Proof {
-	p := rec.Capability.Proof
-	if p == nil {
-		return nil
-	}
-	key := masked.Evidence(rec.Call.Request.Tenant)
-	out := &record.Proof{
-		Key: p.Key, ID: p.ID, IssuedAt: p.IssuedAt, Audience: p.Audience, Tool: p.Tool, Nonce: p.Nonce, Algorithm: p.Algorithm,
-	}
-	if masked.Hides("context", "arguments") {
-		out.Arguments, out.Evidence = key.Hash(p.Arguments), key.Seal(rec.ID, p.Arguments, p.Signature)
-	} else {
-		out.Arguments, out.Signature = key.Plain(p.Arguments), key.Plain(p.Signature)
-	}
-	return out
 }
 
 func isEmpty(r *evaluation.Request) bool {
@@ -107,36 +88,27 @@ func isEmpty(r *evaluation.Request) bool {
 }
 
 func requestOf(masked *mask.Masking) *record.Request {
-	r := &masked.Request
-	return &record.Request{Asked: r, Shape: r.Shape, Masked: masked.Hidden, Unknown: unknownOf(r.Unknown, masked)}
+	asked := &masked.Request
+	q := &record.Request{Asked: asked, Shape: asked.Shape, Masked: masked.Hidden}
+	if asked.Unknown == nil {
+		return q
+	}
+	q.Unknown = asked.Unknown.Pointers()
+	for n, pointer := range q.Unknown {
+		shown := masked.Pointer(pointer, pointer)
+		if strings.Count(shown, "/") < strings.Count(pointer, "/") {
+			shown += record.Cut
+		}
+		q.Unknown[n] = shown
+	}
+	return q
 }
 
-// unknownOf are the places that were unknown. It is nil if the request had none.
-func unknownOf(unknown *evaluation.Unknown, masked *mask.Masking) []string {
-	pointers := unknown.Pointers()
-	for n, pointer := range pointers {
-		if pointers[n] = masked.Pointer(pointer, pointer); strings.Count(pointers[n], "/") < strings.Count(pointer, "/") {
-			pointers[n] += record.Cut
-		}
-	}
-	return pointers
-}
-
-// searchOf has the results of a search: ids, or names of actions.
-func searchOf(rec *pdp.Record) *record.Search {
-	found := make([]string, len(rec.Search.Found))
-	for n, f := range rec.Search.Found {
-		if found[n] = f.ID; rec.Kind == evaluation.ActionSearch {
-			found[n] = f.Name
-		}
-	}
-	return &record.Search{
-		Query:    rec.Kind,
-		Found:    found,
-		Examined: rec.Search.Examined,
-		Bundle:   rec.Bundle,
-	}
-}
+// The pointers to values that do not fit the schema are bounded: a thousand items may inherit such a value.
+const (
+	maxPointers = 512  // bytes in one record
+	more        = "/…" // in the place of the pointers that have no room
+)
 
 func decisionOf(d *evaluation.Decision, masked *mask.Masking) *record.Decision {
 	out := &record.Decision{
@@ -151,44 +123,45 @@ func decisionOf(d *evaluation.Decision, masked *mask.Masking) *record.Decision {
 		Required:    d.Required,
 		LeftOut:     d.LeftOut,
 		Discharged:  d.Met,
-		Mismatch:    pointersOf(d.Mismatch, masked),
 		Bundle:      d.Bundle,
 	}
 	for n, o := range out.Obligations {
 		out.Obligations[n].Properties = masked.Object(o.Properties)
 	}
+	room := maxPointers
+	for _, m := range d.Mismatch {
+		pointer := masked.Pointer(m.Pointer, m.Place)
+		if room -= len(pointer); room < 0 && len(out.Mismatch) > 0 {
+			out.Mismatch = append(out.Mismatch, more)
+			break
+		}
+		out.Mismatch = append(out.Mismatch, pointer)
+	}
+	out.Mismatch = slices.Compact(out.Mismatch)
 	return out
 }
 
-type malformed struct {
-	Pointer string `json:"pointer"`
-	Detail  string `json:"detail"`
-}
-
-// malformedOf is the error of an item of a batch. It quotes names of members, which the caller chose, so they
-// are masked as well.
-func malformedOf(bad *evaluation.Error, masked *mask.Masking) (jsontext.Value, error) {
-	return marshal(map[string]malformed{"malformed": {masked.Pointer(bad.Pointer, ""), masked.Text(bad.Detail)}})
-}
-
-// maxPointers limits the bytes of the pointers of one record: a thousand items may inherit a value that does not fit.
-const maxPointers = 512
-
-// more ends the pointers of a record if there are more than it has.
-const more = "/…"
-
-// pointersOf are the places of the values that do not fit the schema, as many as there is room for.
-func pointersOf(all []evaluation.Mismatch, masked *mask.Masking) (pointers []string) {
-	room := maxPointers
-	for _, m := range all {
-		pointer := masked.Pointer(m.Pointer, m.Place)
-		if room -= len(pointer); room < 0 && len(pointers) > 0 {
-			pointers = append(pointers, more)
-			break
-		}
-		pointers = append(pointers, pointer)
+// capabilityOf returns the capability that a request showed, and its proof. If any argument is masked, the proof
+// holds nothing that a guess of the argument can be compared with.
+func capabilityOf(rec *pdp.Record, masked *mask.Masking) *record.Capability {
+	c := rec.Capability
+	out := &record.Capability{
+		ID: c.ID, Held: c.Held, Depth: c.Depth, Reason: c.Reason, Used: c.Used, Grants: c.Grants, Ancestors: c.Ancestors,
 	}
-	return slices.Compact(pointers)
+	p := c.Proof
+	if p == nil {
+		return out
+	}
+	out.Proof = &record.Proof{
+		Key: p.Key, ID: p.ID, IssuedAt: p.IssuedAt, Audience: p.Audience, Tool: p.Tool, Nonce: p.Nonce, Algorithm: p.Algorithm,
+	}
+	key := masked.Evidence(rec.Call.Request.Tenant)
+	if masked.Hides("context", "arguments") {
+		out.Proof.Arguments, out.Proof.Evidence = key.Hash(p.Arguments), key.Seal(rec.ID, p.Arguments, p.Signature)
+	} else {
+		out.Proof.Arguments, out.Proof.Signature = key.Plain(p.Arguments), key.Plain(p.Signature)
+	}
+	return out
 }
 
 // marshal writes v with members in a fixed order. Names of files may hold bytes that are not UTF-8; they become U+FFFD.

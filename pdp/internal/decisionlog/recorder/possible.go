@@ -10,49 +10,42 @@ import (
 	"policy-service/pdp/internal/decisionlog/record"
 )
 
-// asksPossible reports whether a record is of a question with unknown places.
-func asksPossible(record *pdp.Record) bool { return record.Decision.Possible != evaluation.Decided }
+// asksPossible reports whether a request had unknown places.
+func asksPossible(rec *pdp.Record) bool { return rec.Decision.Possible != evaluation.Decided }
 
-// possibleEntry is the entry of the questions of a batch with unknown places, before any is in it. There are so many.
+// possibleEntry returns an entry for the questions of a batch that have unknown places, without the questions: its
+// request has what these share. possible counts the questions, and must not be 0.
 func possibleEntry(records []pdp.Record, possible int, shared *evaluation.Request, masked *mask.Masking) record.Entry {
-	first := slices.IndexFunc(records, func(r pdp.Record) bool { return asksPossible(&r) })
-	if first < 0 {
-		return record.Entry{}
-	}
-	one := &records[first]
-	e := newEntry(one, record.PossibleID(one.Item.Batch, possible == len(records)), format.KindPossible)
-	e.Request = sharedRequest(shared, masked)
-	all := &record.Questions{Bundle: one.Bundle}
-	all.Same.Subject, all.Same.Action, all.Same.Resource = true, true, true
+	first := &records[slices.IndexFunc(records, func(r pdp.Record) bool { return asksPossible(&r) })]
+	named := &first.Call.Request
+	same := record.Same{Subject: true, Action: true, Resource: true}
 	for n := range records {
-		if of, q := &one.Call.Request, &records[n].Call.Request; asksPossible(&records[n]) {
-			all.Same.Subject = all.Same.Subject && q.Subject.Type == of.Subject.Type && q.Subject.ID == of.Subject.ID
-			all.Same.Action = all.Same.Action && q.Action.Name == of.Action.Name
-			all.Same.Resource = all.Same.Resource && q.Resource.Type == of.Resource.Type && q.Resource.ID == of.Resource.ID
+		if !asksPossible(&records[n]) {
+			continue
 		}
+		q := &records[n].Call.Request
+		same.Subject = same.Subject && q.Subject.Ref() == named.Subject.Ref()
+		same.Action = same.Action && q.Action.Name == named.Action.Name
+		same.Resource = same.Resource && q.Resource.Ref() == named.Resource.Ref()
 	}
-	asked := *e.Request.Asked
-	if all.Same.Subject {
-		asked.Subject.Type, asked.Subject.ID = one.Call.Request.Subject.Type, one.Call.Request.Subject.ID
+	asked := masked.Request
+	if same.Subject {
+		asked.Subject.Type, asked.Subject.ID = named.Subject.Type, named.Subject.ID
 	}
-	if all.Same.Action {
-		asked.Action.Name = one.Call.Request.Action.Name
+	if same.Action {
+		asked.Action.Name = named.Action.Name
 	}
-	if all.Same.Resource {
-		asked.Resource.Type, asked.Resource.ID = one.Call.Request.Resource.Type, one.Call.Request.Resource.ID
+	if same.Resource {
+		asked.Resource.Type, asked.Resource.ID = named.Resource.Type, named.Resource.ID
 	}
-	e.Request.Asked, e.Questions = &asked, all
+	e := newEntry(first, record.PossibleID(first.Item.Batch, possible == len(records)), format.KindPossible)
+	e.Request = sharedRequest(shared, masked)
+	e.Request.Asked = &asked
+	e.Questions = &record.Questions{Bundle: first.Bundle, Same: same}
 	return e
 }
 
-// questionOf is one of the questions, with its own parts masked.
-func questionOf(n int, rec *pdp.Record, own *mask.Masking) record.Question {
-	q := record.Question{N: n, Request: requestOf(own), Inherits: rec.Item.Inherits.Members(), Decision: decisionOf(&rec.Decision, own)}
-	q.Decision.Bundle = "" // that of all
-	return q
-}
-
-// foldUnknown moves the places that were unknown to the entry, if all questions have the same.
+// foldUnknown moves the unknown places to the entry if all questions have the same places.
 func foldUnknown(e *record.Entry) {
 	all := e.Questions.All
 	first := all[0].Request.Unknown
@@ -67,16 +60,16 @@ func foldUnknown(e *record.Entry) {
 	e.Request.Unknown = first
 }
 
-// withoutRoom is the entry of a question that is longer than a record of kind possible may be: as of a batch of one.
+// withoutRoom returns the entry of a question that exceeds [format.MaxPossible] as that of a batch with one question:
+// only the names have room then.
 func withoutRoom(e record.Entry) record.Entry {
-	q := record.Question{Request: e.Request, Decision: e.Decision}
-	all := &record.Questions{Bundle: e.Decision.Bundle, All: []record.Question{q}}
-	all.Same.Subject, all.Same.Action, all.Same.Resource = true, true, true
-	asked := *e.Request.Asked
-	asked.Subject.Properties, asked.Action.Properties, asked.Resource.Properties = evaluation.Object{}, evaluation.Object{}, evaluation.Object{}
-	asked.Context = evaluation.Object{}
-	q.Decision.Bundle = ""
-	e.Request, e.Decision, e.Questions = &record.Request{Asked: &asked}, nil, all
+	e.Questions = &record.Questions{
+		Bundle: e.Decision.Bundle,
+		Same:   record.Same{Subject: true, Action: true, Resource: true},
+		All:    []record.Question{{Request: e.Request, Decision: e.Decision}},
+	}
+	e.Decision.Bundle = "" // stands in Questions
+	e.Request, e.Decision = &record.Request{Asked: e.Request.Asked}, nil
 	foldUnknown(&e)
 	return e
 }

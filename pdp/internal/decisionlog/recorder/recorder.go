@@ -1,11 +1,11 @@
 // Package recorder makes the records of decisions. Start with [Recorder.Record], which a PDP calls
-// before it answers. Events that are no decision, such as a start or a new configuration, go on record with [Events].
+// before it answers. [Events] records what is no decision, such as a start or a new configuration.
 //
-// A record holds no secret: every text in it was masked by package mask first, together with everything else that the
-// request and its obligations hold. A batch may be much smaller than its records, because its items inherit; batch.go
+// A record holds no secret: package mask masks every text in it first, together with all that the
+// request and its obligations hold. A batch may be much smaller than its records, because items inherit; batch.go
 // limits the records of one body.
 //
-// The package refuses to decide and to store. It changes no decision, and the log it appends to is any [Log].
+// The package neither decides nor stores. It changes no decision, and appends to any [Log].
 package recorder
 
 import (
@@ -21,20 +21,20 @@ import (
 	"policy-service/pdp/internal/decisionlog/record"
 )
 
-// Log has the one method of a [decisionlog.Log] that is needed.
+// Log is the method of [decisionlog.Log] that records are written by.
 type Log interface {
 	Append(context.Context, []record.Entry) error
 }
 
-// Recorder puts decisions on a log. All of its fields but Log must be set. Without a Log every record fails, and so no
+// Recorder puts decisions on a log. All fields but Log must be set. Without a Log every record fails, and so no
 // decision is answered.
 type Recorder struct {
 	Log Log
-	// Mask is the masker of the request that a context belongs to.
+	// Mask returns the masker for the request that a context belongs to.
 	Mask func(context.Context) *mask.Masker
 	// GoOn is called before each item of a batch. It may let other work go first; its error ends the recording.
 	GoOn func(context.Context) error
-	// Waits is called once everything is computed and only the log is waited for.
+	// Waits is called when only the log is left to wait for.
 	Waits func(context.Context)
 }
 
@@ -48,40 +48,32 @@ func (r *Recorder) Record(ctx context.Context, records []pdp.Record) error {
 	if len(records) == 0 {
 		return nil
 	}
-	entries, err := r.entries(ctx, records)
-	if err != nil {
-		return err
-	}
-	r.Waits(ctx)
-	err = r.Log.Append(ctx, entries)
-	switch {
-	case !errors.Is(err, decisionlog.ErrTooLarge):
-		return err
-	case len(entries) > 1:
-		return tooLarge("the records of this batch", format.MaxAppend)
-	}
-	return tooLarge("this request and what it is answered, with its secrets masked,", format.MaxLine)
-}
-
-func (r *Recorder) entries(ctx context.Context, records []pdp.Record) ([]record.Entry, error) {
+	var entries []record.Entry
+	var err error
 	if records[0].Item.Batch != "" {
-		return r.batchEntries(ctx, records)
-	}
-	masker, entries := r.Mask(ctx), make([]record.Entry, len(records))
-	for n := range records {
-		record := &records[n]
-		masked := masker.Apply(record.Call.Request, obligationProperties(&record.Decision)...)
-		var err error
-		if entries[n], err = entryOf(record, masked); err != nil {
-			return nil, err
+		if entries, err = r.batchEntries(ctx, records); err != nil {
+			return err
+		}
+	} else {
+		masker := r.Mask(ctx)
+		entries = make([]record.Entry, len(records))
+		for n := range records {
+			rec := &records[n]
+			masked := masker.Apply(rec.Call.Request, obligationProperties(&rec.Decision)...)
+			if entries[n], err = entryOf(rec, masked); err != nil {
+				return err
+			}
 		}
 	}
-	return entries, nil
-}
-
-// tooLarge is an error that the caller can avoid, like that of a body that is too large.
-func tooLarge(what string, most int) error {
-	return &evaluation.Error{
+	r.Waits(ctx)
+	if err = r.Log.Append(ctx, entries); !errors.Is(err, decisionlog.ErrTooLarge) {
+		return err
+	}
+	what, most := "this request and what it is answered, with its secrets masked,", format.MaxLine
+	if len(entries) > 1 {
+		what, most = "the records of this batch", format.MaxAppend
+	}
+	return &evaluation.Error{ // the caller can avoid it, as it can a body that is too large
 		TooLarge: true,
 		Detail:   fmt.Sprintf("%s are more than %d bytes on record", what, most),
 		Try:      "send fewer items at once, or less in what obligations repeat",
