@@ -13,19 +13,18 @@ import (
 	"policy-service/pdp/internal/decisionlog/record"
 )
 
-// Event is an administrative event that goes on record: its name and its details, which hold no secret.
+// Event is an administrative event.
 type Event struct {
 	Name    string
-	Details any
-	// Keys is the number of the API keys, of an event about them.
-	Keys uint64
+	Details any    // must hold no secret
+	Keys    uint64 // in an event about API keys, how many keys there are
 }
 
-// Events puts administrative events on record, in their order. An event that need not be on record before anything else
-// happens waits until the log can be written. Make it with [NewEvents]; Log is set before the first event.
+// Events puts administrative events on record, in their order. [Events.Record] waits for the log, and [Events.Soon] does
+// not. Make it with [NewEvents], and set Log before the first event.
 type Events struct {
 	Log Log
-	// Look is called by [Events.Run] now and then. It records changes of other processes.
+	// Look records changes that other processes made. [Events.CatchUp] calls it.
 	Look func()
 
 	now    func() time.Time
@@ -39,17 +38,17 @@ type Events struct {
 const (
 	// maxWaiting limits the events that wait while the log cannot be written.
 	maxWaiting = 1000
-	// lookEvery is how soon a change by another process is recorded, and how often waiting events are tried again.
+	// lookEvery bounds how long changes by other processes, and waiting events, stay off the record.
 	lookEvery = time.Second
 )
 
-// NewEvents makes Events that read the time from now, and tell the logger of an event that is lost.
+// NewEvents returns Events that read the time from now, and log an event that is lost.
 func NewEvents(now func() time.Time, logger *slog.Logger) *Events {
 	return &Events{now: now, logger: logger, wake: make(chan struct{}, 1)}
 }
 
-// Record returns when the events are durable, and all that waited before them. It does not stop when ctx ends: it is
-// unknown of a record that is on its way if it must be written again.
+// Record returns when the events, and all events that waited, are durable. It does not stop when ctx ends: nobody would
+// know then whether the events must be written again.
 func (e *Events) Record(ctx context.Context, all ...Event) error {
 	e.mu.Lock()
 	defer e.mu.Unlock() // held over the write, so that events keep their order
@@ -71,7 +70,7 @@ func (e *Events) Record(ctx context.Context, all ...Event) error {
 	return nil
 }
 
-// Soon puts an event on record a moment later, or when the log can be written.
+// Soon lets an event wait for [Events.Run], which records it when the log can be written.
 func (e *Events) Soon(one Event) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -84,11 +83,11 @@ func (e *Events) Soon(one Event) {
 	e.Wake()
 }
 
-// Wake has waiting events tried again now.
+// Wake makes [Events.Run] record waiting events now.
 func (e *Events) Wake() {
 	select {
 	case e.wake <- struct{}{}:
-	default: // it is awake
+	default: // already awake
 	}
 }
 
@@ -110,13 +109,13 @@ func (e *Events) entry(one Event) (record.Entry, error) {
 	return entry, nil
 }
 
-// CatchUp looks for changes by other processes, and records them with the waiting events.
+// CatchUp records changes by other processes, and the waiting events.
 func (e *Events) CatchUp() {
 	e.Look()
-	_ = e.Record(context.Background()) // events that cannot be written wait on
+	_ = e.Record(context.Background()) // events that cannot be written keep waiting
 }
 
-// Run calls [Events.CatchUp] every second, and when an event comes, until ctx ends.
+// Run calls [Events.CatchUp] every second, and after each event, until ctx ends.
 func (e *Events) Run(ctx context.Context) {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()

@@ -15,17 +15,17 @@ import (
 	"policy-service/pdp/internal/decisionlog/record"
 )
 
-// Then is a bundle as it was when it decided, with the text of its policies.
+// Then is a bundle that decided in the past, with the text of its policies.
 type Then struct {
 	Bundle   *pdp.Bundle
 	files    map[string][]byte
 	policies []pdp.PolicyInfo
-	starts   map[string][]int    // the lines where policies begin, by file
-	lines    map[string][]string // of these files
+	starts   map[string][]int    // the lines where policies begin, sorted, by file
+	lines    map[string][]string // by file
 }
 
-// Compile makes a bundle of files that were kept. A tenant that had no files of its own is named: nothing else says that
-// it was there.
+// Compile loads a bundle from the files that were kept of it. The bundle has the tenant even if no file belongs to it:
+// files alone do not say that such a tenant existed.
 func Compile(files map[string][]byte, tenant string) (*pdp.Bundle, error) {
 	fsys := fstest.MapFS{}
 	for name, content := range files {
@@ -35,13 +35,13 @@ func Compile(files map[string][]byte, tenant string) (*pdp.Bundle, error) {
 		fsys[at] = &fstest.MapFile{Mode: fs.ModeDir | 0o700}
 	}
 	b, problems := pdp.Load(pdp.FS(fsys))
-	if b == nil { // it loaded then: this program reads bundles otherwise than the one that decided
+	if b == nil { // the bundle loaded when it decided, so this version of the program reads bundles differently
 		return nil, fmt.Errorf("the bundle of then does not load today: %w", problems)
 	}
 	return b, nil
 }
 
-// ThenOf is a bundle beside its files.
+// ThenOf returns a bundle with the text of its policies in the files.
 func ThenOf(b *pdp.Bundle, files map[string][]byte) *Then {
 	t := &Then{Bundle: b, files: files, policies: b.Policies(), starts: map[string][]int{}, lines: map[string][]string{}}
 	for _, p := range t.policies {
@@ -55,10 +55,10 @@ func ThenOf(b *pdp.Bundle, files map[string][]byte) *Then {
 	return t
 }
 
-// Policy finds a policy that a tenant has: its own, or one of the root.
+// Policy returns a policy of a tenant, or else of the root.
 func (t *Then) Policy(tenant, id string) (pdp.PolicyInfo, bool) {
-	for _, of := range []string{tenant, evaluation.DefaultTenant} {
-		n := slices.IndexFunc(t.policies, func(p pdp.PolicyInfo) bool { return p.ID == id && p.Tenant == of })
+	for _, owner := range []string{tenant, evaluation.DefaultTenant} {
+		n := slices.IndexFunc(t.policies, func(p pdp.PolicyInfo) bool { return p.ID == id && p.Tenant == owner })
 		if n >= 0 {
 			return t.policies[n], true
 		}
@@ -66,7 +66,7 @@ func (t *Then) Policy(tenant, id string) (pdp.PolicyInfo, bool) {
 	return pdp.PolicyInfo{}, false
 }
 
-// Text is the file from the policy at a position to the next one, without the comments above the next one.
+// Text returns the text of the policy at a position: the lines up to the next policy, without the comments above that.
 func (t *Then) Text(position string) string {
 	file, start := place(position)
 	lines := t.lines[file]
@@ -78,18 +78,17 @@ func (t *Then) Text(position string) string {
 		return ""
 	}
 	text := lines[start-1 : end]
-	for len(text) > 0 && beside(text[len(text)-1]) {
+	for len(text) > 0 {
+		last := strings.TrimSpace(text[len(text)-1])
+		if last != "" && !strings.HasPrefix(last, "//") {
+			break
+		}
 		text = text[:len(text)-1]
 	}
 	return strings.Join(text, "\n")
 }
 
-func beside(line string) bool {
-	line = strings.TrimSpace(line)
-	return line == "" || strings.HasPrefix(line, "//")
-}
-
-// place splits file:line:column. The name of a file may hold colons itself.
+// place splits file:line:column. The name of a file may hold colons.
 func place(position string) (file string, line int) {
 	parts := strings.Split(position, ":")
 	if len(parts) < 3 {
@@ -99,21 +98,20 @@ func place(position string) (file string, line int) {
 	return strings.Join(parts[:len(parts)-2], ":"), line
 }
 
-// mostExplained is how many policies an explanation has besides those that had a part in the decision, and mostText how
-// many bytes of text of all of them.
+// An explanation is bounded, because a bundle may have thousands of policies.
 const (
-	mostExplained = 20
-	mostText      = 64 << 10
+	mostExplained = 20       // policies besides those that had a part in the decision
+	mostText      = 64 << 10 // bytes of text of all policies
 )
 
-// Explain decides a recorded decision again, by the bundle that decided it, or by another one, whose policies have the parts that they
-// have in its own answer. If its error is not about the time, the record or the bundle is at fault.
+// Explain makes a recorded decision again. If another bundle made it, the parts of the policies are those in the new
+// answer. An error that is not about the time means that the record or the bundle is at fault.
 func (t *Then) Explain(ctx context.Context, r *record.Recorded, limits evaluation.Limits) (*record.Explained, error) {
 	return t.ExplainBound(ctx, r, nil, limits)
 }
 
-// ExplainBound is [Then.Explain] of a bundle that did not decide: the approval that was used counts only if it is bound to the same
-// by this bundle; see [pdp.Call].
+// ExplainBound explains as [Then.Explain] does, by a bundle that did not decide: an approval that was used counts only if
+// this bundle binds it to the same values; see [pdp.Call].
 func (t *Then) ExplainBound(
 	ctx context.Context, r *record.Recorded, bound []byte, limits evaluation.Limits,
 ) (*record.Explained, error) {
@@ -132,16 +130,11 @@ func (t *Then) ExplainBound(
 		same := r.Answer() == AnswerOf(d) && r.Reason == string(d.Reason)
 		out.Answer, out.Reason, out.Same = AnswerOf(d), d.Reason, &same
 	}
-	parts := r
+	parts := r // the record that says which policies had a part
 	if r.Bundle != t.Bundle.Digest() {
-		parts = &record.Recorded{Tenant: r.Tenant, Determining: d.Determining, Overruled: d.Overruled, Errors: d.Errors}
+		parts = &record.Recorded{Determining: d.Determining, Overruled: d.Overruled, Errors: d.Errors}
 	}
-	t.fill(out, parts, d.Explain)
-	return out, nil
-}
-
-// fill adds the policies: those that have a part first, in its order.
-func (t *Then) fill(out *record.Explained, r *record.Recorded, e *evaluation.Explanation) {
+	e := d.Explain
 	if e == nil {
 		e = &evaluation.Explanation{}
 	}
@@ -167,26 +160,25 @@ func (t *Then) fill(out *record.Explained, r *record.Recorded, e *evaluation.Exp
 		}
 		out.Policies = append(out.Policies, one)
 	}
-	for _, id := range r.Determining {
+	for _, id := range parts.Determining {
 		add(id, record.Determining)
 	}
-	for _, id := range r.Overruled {
+	for _, id := range parts.Overruled {
 		add(id, record.Overruled)
 	}
-	for _, failed := range r.Errors {
+	for _, failed := range parts.Errors {
 		add(failed.Policy, record.Erred)
 	}
-	parts := len(out.Policies)
+	most := len(out.Policies) + mostExplained
 	for _, p := range e.Policies {
-		switch part := record.Part(""); {
+		switch {
 		case seen[p.ID]:
-		case len(out.Policies) >= parts+mostExplained:
+		case len(out.Policies) >= most:
 			out.More++
+		case p.Failed != "":
+			add(p.ID, record.Near)
 		default:
-			if p.Failed != "" {
-				part = record.Near
-			}
-			add(p.ID, part)
+			add(p.ID, "")
 		}
 	}
 	if out.DependsOn != nil {
@@ -194,4 +186,5 @@ func (t *Then) fill(out *record.Explained, r *record.Recorded, e *evaluation.Exp
 			add(id, "")
 		}
 	}
+	return out, nil
 }
