@@ -1,24 +1,22 @@
 package mask
 
 // finder finds every occurrence of many strings in a text in one pass (Aho and Corasick, 1975). A request can bring
-// thousands of secrets and a megabyte of text. To seek one after the other takes the product of both, which is minutes;
-// this takes their sum.
+// thousands of secrets and a megabyte of text. Seeking one secret after the other takes minutes, the product of both;
+// one pass takes their sum.
 type finder struct {
-	nodes []node
-	// branches are the children of a node besides its first one. There are no more of them
-	// than strings, whatever the length of the strings.
-	branches map[edge]int32
-	first    [256]bool // the bytes that any of the strings begins with
+	nodes    []node
+	branches map[edge]int32 // the children of nodes besides the first child; less than the strings
+	first    [256]bool      // the bytes that strings begin with
 }
 
-// node is a prefix of one or more of the strings; node 0 is the empty one.
+// node is a prefix of one or more strings; node 0 is the empty prefix.
 type node struct {
-	depth, fail int32 // fail is the longest proper suffix that is a node as well
+	depth, fail int32 // fail is the longest proper suffix that is a node too
 	longest     int32 // the length of the longest string that ends here, or 0
 	parent      int32
 	by          byte // the last byte of the prefix
 	branching   bool
-	nextBy      byte // the first child: its byte, and its node; 0 is none
+	nextBy      byte // the byte of the first child, and its node or 0
 	next        int32
 }
 
@@ -28,30 +26,32 @@ type edge uint64
 func edgeOf(from int32, by byte) edge { return edge(from)<<8 | edge(by) }
 
 // newFinder takes time and space in proportion to the sum of the lengths.
-func newFinder(of []string) *finder {
+func newFinder(strings []string) *finder {
 	total := 1
-	for _, s := range of {
+	for _, s := range strings {
 		total += len(s)
 	}
 	f := &finder{nodes: make([]node, 1, total), branches: map[edge]int32{}}
-	for _, s := range of {
-		f.add(s)
-	}
-	f.link()
-	return f
-}
-
-func (f *finder) add(s string) {
-	f.first[s[0]] = true
-	at := int32(0)
-	for i := range len(s) {
-		next, ok := f.child(at, s[i])
-		if !ok {
-			next = f.grow(at, s[i])
+	for _, s := range strings {
+		f.first[s[0]] = true
+		at := int32(0)
+		for i := range len(s) {
+			next, ok := f.child(at, s[i])
+			if !ok {
+				next = f.grow(at, s[i])
+			}
+			at = next
 		}
-		at = next
+		f.nodes[at].longest = int32(len(s))
 	}
-	f.nodes[at].longest = int32(len(s))
+	for _, n := range f.byDepth() { // the fail of a node must be known before those of longer prefixes
+		node := &f.nodes[n]
+		if node.depth > 1 {
+			node.fail = f.step(f.nodes[node.parent].fail, node.by)
+		}
+		node.longest = max(node.longest, f.nodes[node.fail].longest)
+	}
+	return f
 }
 
 func (f *finder) child(from int32, by byte) (int32, bool) {
@@ -78,18 +78,7 @@ func (f *finder) grow(from int32, by byte) int32 {
 	return to
 }
 
-// link sets the suffix of every node, shorter prefixes first.
-func (f *finder) link() {
-	for _, n := range f.byDepth() {
-		node := &f.nodes[n]
-		if node.depth > 1 {
-			node.fail = f.step(f.nodes[node.parent].fail, node.by)
-		}
-		node.longest = max(node.longest, f.nodes[node.fail].longest)
-	}
-}
-
-// byDepth is every node but the first, by depth. It sorts by counting.
+// byDepth returns all nodes but the first, in the order of their depth. It sorts by counting.
 func (f *finder) byDepth() []int32 {
 	deepest := int32(0)
 	for _, n := range f.nodes {
@@ -111,7 +100,7 @@ func (f *finder) byDepth() []int32 {
 	return order
 }
 
-// step is the longest suffix of a prefix and one more byte that is a prefix itself.
+// step returns the longest suffix, of a prefix and one more byte, that is a prefix itself.
 func (f *finder) step(from int32, by byte) int32 {
 	for {
 		if to, ok := f.child(from, by); ok {
@@ -124,10 +113,10 @@ func (f *finder) step(from int32, by byte) int32 {
 	}
 }
 
-// span is a part of a text.
+// span delimits a part of a text.
 type span struct{ from, to int }
 
-// spans are the occurrences of the strings in a text, in order. Occurrences that overlap are one span.
+// spans returns the occurrences of the strings in a text, in order. Occurrences that overlap are one span.
 func (f *finder) spans(text string) (found []span) {
 	at := int32(0)
 	for i := range len(text) {

@@ -7,9 +7,9 @@ import (
 	"policy-service/evaluation"
 )
 
-// appendForm appends the form of a value. Equal values have the same form, and others never have. Members stand in the
+// appendForm appends a form of a value that equal values share, and no others. Members stand in the
 // order of their names, as [evaluation.Object] has them; 1, 1.0 and 1e0 are one number; and the length before a text
-// keeps the text from passing for what stands around it.
+// keeps the text from posing as the form around it.
 func appendForm(b []byte, v evaluation.Value) []byte {
 	switch v.Kind() {
 	case evaluation.Null:
@@ -39,8 +39,8 @@ func appendText(b []byte, text string) []byte {
 	return append(append(b, ':'), text...)
 }
 
-// number is the form of a number: its digits if it is an integer that Cedar can hold, and otherwise its significant
-// digits and their exponent.
+// number returns the form of a number: its digits if it is an integer that Cedar can hold, or else its significant digits
+// and their exponent.
 func number(v evaluation.Value) string {
 	if n, whole := v.Scaled(0); whole {
 		return strconv.FormatInt(n, 10)
@@ -54,7 +54,7 @@ func number(v evaluation.Value) string {
 	digits := strings.TrimLeft(whole+fraction, "0")
 	significant := strings.TrimRight(digits, "0")
 	e, err := strconv.ParseInt(exponent, 10, 32)
-	if err != nil { // an exponent this large has no other form than the one that was written
+	if err != nil { // an exponent this large has no second form
 		return v.Text()
 	}
 	form := significant + "e" + strconv.FormatInt(e-int64(len(fraction))+int64(len(digits)-len(significant)), 10)

@@ -1,28 +1,28 @@
 package mask
 
 import (
-	"slices"
 	"strings"
 
 	"policy-service/evaluation"
 )
 
-// The list of hidden places is a part of the record, so it is bounded: an array may have thousands of masked elements,
+// The list of hidden places stands in the record, so it is bounded: an array may have thousands of masked elements,
 // and the name of a member may be half a megabyte long.
 const (
-	maxHidden = 64 // places
-	// In bytes of all pointers. Each item of a batch has a list of its own, and the records of a batch may take only so
-	// much in all; see batch.go of package recorder.
-	maxHiddenBytes       = 8 << 10
-	maxHiddenBytesOfItem = 512
+	maxHidden            = 64      // places
+	maxHiddenBytes       = 8 << 10 // of all entries
+	maxHiddenBytesOfItem = 512     // each item of a batch has a list; see batch.go of package recorder
 	entryFrame           = len(`{"at":"","type":"string","removed":true},`)
 )
 
-// mask masks the request.
+// mask masks a request, and lists the places that it masked. Until the list fits its bounds, mask makes places coarser:
+// containers with many places directly below them become one place first.
 func (k *Masking) mask(r evaluation.Request) {
 	k.Request = r
-	if k.prefixed && holdsPrefix(&r) {
-		k.Hidden = []evaluation.Hidden{}
+	for _, o := range objects(&r) {
+		if k.prefixed && o.Value().Contains(Prefix) {
+			k.Hidden = []evaluation.Hidden{}
+		}
 	}
 	if !k.any {
 		return
@@ -36,28 +36,39 @@ func (k *Masking) mask(r evaluation.Request) {
 	if k.beside != nil {
 		room = maxHiddenBytesOfItem
 	}
-	k.Hidden = append(k.Hidden, listed(roots[:], room)...)
+	for most := maxHidden / 2; ; most /= 2 {
+		places, bytes := 0, 0
+		for n := range roots {
+			roots[n].count(0, &places, &bytes)
+		}
+		if places <= maxHidden && bytes <= room {
+			break
+		}
+		for n := range roots {
+			roots[n].merge(most)
+		}
+		if most == 0 { // only roots are left
+			break
+		}
+	}
+	for n := range roots {
+		k.Hidden = roots[n].list(k.Hidden, "")
+	}
 }
 
-// holdsPrefix reports if a text or a name in a request looks like a mask.
-func holdsPrefix(r *evaluation.Request) bool {
-	all := objects(r)
-	return slices.ContainsFunc(all[:], func(o *evaluation.Object) bool { return o.Value().Contains(Prefix) })
-}
-
-// spot is a value that something is masked in. The zero spot is a value that was not changed.
+// spot is a tree of the masked places in a value. The zero spot is a value that was not changed.
 type spot struct {
-	segment string // of the pointer to it, not escaped
+	segment string // the last segment of the pointer to the value, not escaped
 	kind    evaluation.Kind
 	is      hiding
 	below   []spot // in order
 }
 
-// hiding says what is hidden of a value itself.
+// hiding says how much of a value itself is hidden.
 type hiding uint8
 
 const (
-	nothing hiding = iota // at most something below it
+	nothing hiding = iota // but a value below may be hidden
 	part
 	whole
 	removed
@@ -70,53 +81,8 @@ func (s *spot) add(segment string, inner spot) {
 	}
 }
 
-// forget takes out members that kept their names: renamed ones, which came to have these names, may stand in their
-// place. s is a part then, which says that such members are not what was sent.
-func (s *spot) forget(names []string) {
-	if len(names) == 0 || len(s.below) == 0 {
-		return
-	}
-	taken := make(map[string]bool, len(names))
-	for _, name := range names {
-		taken[name] = true
-	}
-	s.below = slices.DeleteFunc(s.below, func(inner spot) bool { return taken[inner.segment] })
-}
-
-// spotOfText is the spot of a text that became another one.
-func spotOfText(masked string) spot {
-	s := spot{kind: evaluation.String, is: part}
-	if len(masked) == len(Prefix)+digestLength && strings.HasPrefix(masked, Prefix) {
-		s.is = whole
-	}
-	return s
-}
-
-// listed lists the places of roots. It makes places coarser until there are few enough: containers with many places
-// directly below them become one place first.
-func listed(roots []spot, room int) (all []evaluation.Hidden) {
-	for most := maxHidden / 2; ; most /= 2 {
-		places, bytes := 0, 0
-		for n := range roots {
-			roots[n].count(0, &places, &bytes)
-		}
-		if places <= maxHidden && bytes <= room {
-			break
-		}
-		for n := range roots {
-			roots[n].gather(most)
-		}
-		if most == 0 { // only roots are left
-			break
-		}
-	}
-	for _, root := range roots {
-		all = root.list(all, "")
-	}
-	return all
-}
-
-// count adds the places in s, and the bytes of their pointers. above is the length of the pointer to what s is in.
+// count adds the number of places in s, and the bytes of their entries. above is the length of the pointer to the value
+// around s.
 func (s *spot) count(above int, places, bytes *int) {
 	above += len("/") + len(s.segment) + strings.Count(s.segment, "~") + strings.Count(s.segment, "/") // escaped
 	if s.is != nothing {
@@ -127,16 +93,17 @@ func (s *spot) count(above int, places, bytes *int) {
 	}
 }
 
-// gather makes s one place if more than so many are directly below it, and does so with all below it before.
-func (s *spot) gather(most int) {
+// merge makes each spot with more than most spots directly below it one place, the lowest spots first.
+func (s *spot) merge(most int) {
 	for n := range s.below {
-		s.below[n].gather(most)
+		s.below[n].merge(most)
 	}
 	if len(s.below) > most {
 		s.is, s.below = whole, nil
 	}
 }
 
+// list appends the places in s. above is the pointer to the value around s.
 func (s *spot) list(all []evaluation.Hidden, above string) []evaluation.Hidden {
 	if s.is == nothing && len(s.below) == 0 {
 		return all

@@ -10,21 +10,21 @@ import (
 	"policy-service/evaluation"
 )
 
-// A string may hold JSON: models send the arguments of a tool so, and that JSON may hold strings with JSON again. It is
-// masked as if it stood in the open, so that the same value has the same digest, and written anew. A string may only
+// A string may hold JSON: models send the arguments of a tool in strings, and the JSON may hold strings with JSON again. It
+// is masked as if it stood in the open, so that equal values have equal digests, and then written again. A string may only
 // look like JSON, because it is cut off, has a name twice, or quotes JSON in prose. Such a string is masked whole if a
-// name in it is that of a secret.
+// name in it is the name of a secret.
 
-// reading is how a string is masked, besides for the secrets in it.
+// reading says how to mask a string, besides the secrets that are sought in it.
 type reading int
 
 const (
 	asText  reading = iota
-	asValue         // it is a JSON value, and is masked like one
+	asValue         // mask the JSON value in it
 	asWhole         // it cannot be read, and a member in it is a secret
 )
 
-// read decides how to mask a string at this place. Values are those of strings that were read before.
+// read decides how to mask a string at a place. values has the JSON values of strings that were already read.
 func (a at) read(text string, values map[string]evaluation.Value) (evaluation.Value, reading) {
 	if v, ok := values[text]; ok {
 		return v, asValue
@@ -38,13 +38,13 @@ func (a at) read(text string, values map[string]evaluation.Value) (evaluation.Va
 	if v, ok := inside(text); ok {
 		return v, asValue
 	}
-	if secret || len(a) > 0 { // a pattern addresses a member of it
+	if secret || len(a) > 0 { // a pattern may address a member
 		return evaluation.Value{}, asWhole
 	}
 	return evaluation.Value{}, asText
 }
 
-// quotesSecret reports if the name of a secret stands in quotes before a colon. It looks at each byte once, however
+// quotesSecret reports whether the name of a secret stands in quotes before a colon. It reads each byte once, however
 // quotes are nested.
 func quotesSecret(text string, quote byte) bool {
 	begin := strings.IndexByte(text, quote) + 1
@@ -67,10 +67,10 @@ func quotesSecret(text string, quote byte) bool {
 	}
 }
 
-// blanks is how many blanks are read between a name and its colon. If there are more, a colon is assumed.
+// blanks limits the blanks that are read between a name and its colon. After more blanks, a colon is assumed.
 const blanks = 64
 
-// unicodeEscapes undoes the \u escapes of JSON, however often they were escaped again. Other escapes hide no letter.
+// unicodeEscapes decodes the \u escapes of JSON, however often they were escaped again. Other escapes hide no letter.
 func unicodeEscapes(name string) string {
 	if !strings.Contains(name, `\u`) {
 		return name
@@ -90,10 +90,10 @@ func unicodeEscapes(name string) string {
 	return b.String()
 }
 
-// inside is the JSON value that a string holds, by the rules and limits of a request. If the value is a string, it may
-// hold JSON again. Each quoting twice makes a text at least double as long, so the work is in proportion to the text.
+// inside reads the JSON value that a string holds, by the rules and limits of a request. A string in the value may hold
+// JSON again. Quoting a text twice at least doubles its length, so the work is in proportion to the text.
 func inside(text string) (v evaluation.Value, ok bool) {
-	if !utf8.ValidString(text) || !jsontext.Value(text).IsValid() { // it is one value, and nothing after it
+	if !utf8.ValidString(text) || !jsontext.Value(text).IsValid() { // one value, with nothing after it
 		return v, false
 	}
 	limits := evaluation.DefaultLimits()

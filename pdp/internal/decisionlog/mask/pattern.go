@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// pattern is a JSON Pointer (RFC 6901) into a request in its canonical form. The segment * stands for any one member or
-// element.
+// pattern has the segments of a JSON Pointer (RFC 6901) into a request in its canonical form. The segment * matches any
+// member or element.
 type pattern []string
 
-// Check finds what is wrong with patterns before there is a key.
+// Check checks patterns, without a key.
 func Check(patterns []string) error {
 	_, err := New(make([]byte, KeySize), patterns)
 	return err
@@ -32,17 +32,17 @@ func parsePattern(text string) (pattern, error) {
 		p[n] = unescape.Replace(p[n])
 	}
 	if !p.reaches() {
-		// Otherwise the operator would learn only from the log that this pattern masks nothing.
+		// Without this error, the operator would learn only from the log that the pattern masks nothing.
 		return nil, fmt.Errorf("the mask %q addresses nothing that is masked; begin with /context/NAME, or with /subject, /resource or /action and properties/NAME; types, ids and action names stay as they are", text)
 	}
 	return p, nil
 }
 
-// badEscape matches a ~ that JSON Pointers do not have.
+// badEscape matches a ~ that is no escape of a JSON Pointer.
 var badEscape = regexp.MustCompile(`~([^01]|$)`)
 
-// reaches reports if a pattern can address something in the four objects of a request that a caller fills freely. It
-// cannot address such an object itself, which stays an object; /context/* addresses everything in one.
+// reaches reports whether a pattern can address a value in the four objects of a request that a caller fills freely. No
+// pattern addresses such an object itself, which stays an object; /context/* addresses all its members.
 func (p pattern) reaches() bool {
 	if len(p) >= 2 && (p[0] == "context" || p[0] == "*") && !(p[0] == "*" && len(p) == 2) {
 		return true
@@ -51,8 +51,8 @@ func (p pattern) reaches() bool {
 		slices.Contains([]string{"subject", "action", "resource"}, p[0])
 }
 
-// ofConstraints returns the patterns that address, in the constraints which a capability is to put on arguments, what p
-// addresses in the arguments of a call: a constraint has the argument in its member value, or in an element of values.
+// ofConstraints returns patterns for the constraints that a new capability is to put on arguments. They mask the
+// arguments that p masks in a call: a constraint has an argument in its member value, or in the elements of values.
 func (p pattern) ofConstraints() []pattern {
 	fits := func(n int, name string) bool { return p[n] == "*" || p[n] == name }
 	if len(p) < 4 || !fits(0, "context") || !fits(1, "arguments") {
@@ -63,10 +63,10 @@ func (p pattern) ofConstraints() []pattern {
 	}
 }
 
-// at is a place in a request: the rest of each pattern that fits so far.
+// at is a place in a request: the remaining segments of each pattern that matches the segments up to there.
 type at []pattern
 
-// in is the place one segment further down. whole is set if a pattern ends there.
+// in returns the place one segment further down, and reports whether a pattern ends there.
 func (a at) in(segment string) (inner at, whole bool) {
 	for _, p := range a {
 		if p[0] != "*" && p[0] != segment {
@@ -80,8 +80,8 @@ func (a at) in(segment string) (inner at, whole bool) {
 	return inner, false
 }
 
-// into goes down several segments.
-func (a at) into(segments ...string) at {
+// into returns the place several segments further down.
+func (a at) into(segments []string) at {
 	for _, s := range segments {
 		a, _ = a.in(s)
 	}

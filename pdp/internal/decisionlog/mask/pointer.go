@@ -7,13 +7,13 @@ import (
 	"policy-service/evaluation"
 )
 
-// Pointer masks a JSON Pointer into what was sent, for a record: each segment is without secrets. The pointer ends at a
-// value that is masked whole, because the names inside are not on record. A name that the recorded request does not
-// hold becomes its digest, because it may be anything, such as a key that was sent in the place of a name. Secrets are
-// sought in unescaped, whole names; a pointer that ends in … was cut, so only its beginning is kept.
+// Pointer masks a JSON Pointer into the request that was sent: it masks each segment. The pointer ends at a value that is
+// masked whole, because the names inside that value are not on record. A name that the recorded request lacks becomes its
+// digest, because it may be anything, such as a key that was sent in the place of a name. Secrets are sought in unescaped,
+// whole names; of a pointer that ends in … only the beginning is kept.
 //
-// place is the same pointer into the request; at least its end is the same. If place is known, a name that was not sent
-// is one that the schema declares. "" is an unknown place.
+// place is the same pointer into the request, of which at least the end is equal, or "" if it is unknown. If place is known,
+// a name that was not sent is one that the schema declares.
 func (k *Masking) Pointer(pointer, place string) string {
 	segments := strings.Split(pointer, "/")
 	var end int
@@ -25,10 +25,10 @@ func (k *Masking) Pointer(pointer, place string) string {
 	segments = segments[:max(1, end)]
 	for n, segment := range segments {
 		name := unescape.Replace(segment)
-		if n == 0 && name == "" || vocabulary(name) || isIndex(name) {
+		if n == 0 && name == "" || slices.Contains(words, name) || evaluation.Protocol(name) || isIndex(name) {
 			continue
 		}
-		masked, ok := k.text(name)
+		masked, ok := k.text(name, nil)
 		if !ok || place == "" && !k.shows(masked) {
 			masked = k.masker.digestOfText(name)
 		}
@@ -43,7 +43,7 @@ func (k *Masking) Pointer(pointer, place string) string {
 // cut ends a pointer that was too long to be repeated.
 const cut = "…"
 
-// words are names of the protocol.
+// words are names of the protocol, which are no secrets.
 var words = []string{
 	"subject", "action", "resource", "context", "type", "id", "name", "properties", "evaluations", "options", "page",
 	"tenant_id", "actor", "actor_id", "actor_type", "roles", "department_id", "labels", "purpose",
@@ -51,27 +51,20 @@ var words = []string{
 	"__entity", "__extn",
 }
 
-func vocabulary(name string) bool { return slices.Contains(words, name) || evaluation.Protocol(name) }
-
-// isIndex reports if a segment is the index of an element. Arrays have less than 10,000 elements.
+// isIndex reports whether a segment can be the index of an element. Arrays have less than 10,000 elements.
 func isIndex(segment string) bool {
 	return segment != "" && len(segment) <= 4 && strings.Trim(segment, "0123456789") == ""
 }
 
-// shows reports if the record holds a member of that name.
+// shows reports whether the record holds a member of that name.
 func (k *Masking) shows(name string) bool {
-	return k.names()[name] || k.beside != nil && k.beside.shows(name)
-}
-
-// names are the names of all members of the masked request.
-func (k *Masking) names() map[string]bool {
 	if k.shown == nil {
 		k.shown = map[string]bool{}
 		for _, o := range objects(&k.Request) {
 			k.addNames(o.Value())
 		}
 	}
-	return k.shown
+	return k.shown[name] || k.beside != nil && k.beside.shows(name)
 }
 
 // addNames adds the names of all members in v to k.shown.
