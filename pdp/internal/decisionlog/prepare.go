@@ -16,7 +16,7 @@ import (
 	"policy-service/pdp/internal/decisionlog/record"
 )
 
-// waits reports whether Append returns only when an entry is durable, in best effort too:
+// waits reports whether Append must return only when an entry is durable, even in best effort mode:
 // otherwise one approval, or one use of a capability, could be spent twice.
 func waits(e *record.Entry) bool {
 	d := e.Decision
@@ -24,8 +24,8 @@ func waits(e *record.Entry) bool {
 		d != nil && (len(d.Discharged) > 0 || d.Capability != nil && (d.Capability.Used || d.Capability.Grants))
 }
 
-// refusable reports whether an entry may be refused if there is no room. Then nothing is answered.
-// There is always room for decisions of people about approvals, and for work on the log.
+// refusable reports whether an entry may be refused, and its request not answered, if there is no room.
+// Decisions of people about approvals, and work on the log, always have room.
 func refusable(e *record.Entry) bool {
 	switch e.Kind {
 	case format.KindDecision, format.KindPossible, format.KindSearch, format.KindBatch, format.KindReceipt:
@@ -34,28 +34,30 @@ func refusable(e *record.Entry) bool {
 	return e.Event == format.EventToolDrift
 }
 
-// prepared is an entry made ready by the caller's goroutine, so that the one
-// writer has only to add the parts that depend on the order.
+// prepared is an entry that the caller's goroutine has encoded, so that the
+// writer adds only the members that depend on the order.
 type prepared struct {
 	id    string
 	text  []byte
-	room  int    // of the text, for the members before the body
-	body  []byte // the members from now to details, each with the comma before it; in the text
-	line  []byte // the finished line, in the text
+	room  int    // bytes in text before the body, for the head
+	body  []byte // the members from now to details, each with the comma before it; in text
+	line  []byte // the finished line, in text
 	terms index.Terms
 	keys  uint64 // see [record.Entry]
 }
 
-// headRoom is the most that stands before the body, besides the id: sequence, time and clock_behind.
+// headRoom is the maximal length of the head without the id: sequence, time and clock_behind.
 const headRoom = 128
 
-// prepare encodes an entry under an id. Text that is not UTF-8, as a header can hold, is
-// mended rather than refused: an answer must not depend on it.
+// prepare encodes an entry under an id. It mends text that is not UTF-8, as a header can hold,
+// rather than refuse it: an answer must not depend on it.
 func prepare(e *record.Entry, id string, kinds []string) (p prepared, err error) {
 	if !slices.Contains(kinds, e.Kind) {
 		return p, fmt.Errorf("there is no kind of record %q", e.Kind)
 	}
-	if e.Kind == format.KindDecision && e.Decision == nil || e.Kind == format.KindPossible && e.Decision == nil && e.Questions == nil || e.Kind == format.KindSearch && e.Search == nil {
+	if e.Kind == format.KindDecision && e.Decision == nil ||
+		e.Kind == format.KindPossible && e.Decision == nil && e.Questions == nil ||
+		e.Kind == format.KindSearch && e.Search == nil {
 		return p, fmt.Errorf("a record of kind %s without one", e.Kind)
 	}
 	p = prepared{id: id, room: headRoom + len(`\u0000`)*len(id)}
@@ -67,14 +69,16 @@ func prepare(e *record.Entry, id string, kinds []string) (p prepared, err error)
 	if err != nil {
 		return prepared{}, fmt.Errorf("record %s of kind %s: %w", id, e.Kind, err)
 	}
-	p.text = append(appendSalt(append(text, `,"salt":"`...)), `"}`...)
+	var salt [16]byte
+	_, _ = rand.Read(salt[:]) // never fails: it ends the program instead
+	p.text = append(base64.RawURLEncoding.AppendEncode(append(text, `,"salt":"`...), salt[:]), `"}`...)
 	p.keys = e.Keys
 	p.terms = addTermsOfEntry(make(index.Terms, 0, usualTerms), e)
 	p.body = p.text[p.room:end:end]
 	return p, nil
 }
 
-// fromJournal is a record as the journal has it.
+// fromJournal returns a record that the journal holds.
 func fromJournal(id string, rest []byte) prepared {
 	p := prepared{id: id, room: headRoom + len(`\u0000`)*len(id)}
 	p.text = append(make([]byte, p.room, p.room+len(rest)), rest...)
@@ -82,16 +86,16 @@ func fromJournal(id string, rest []byte) prepared {
 	return p
 }
 
-// rest is all of the line but its head.
+// rest returns the line without its head.
 func (p *prepared) rest() []byte { return p.text[p.room:] }
 
-// The sizes that most bodies, and their terms, do not exceed.
+// Sizes in bytes that most bodies and their terms do not exceed.
 const (
 	usualBody  = 1 << 10
 	usualTerms = 256
 )
 
-// finish makes the line of p.
+// finish writes the head of the line before the body.
 func (p *prepared) finish(sequence uint64, at time.Time, behind bool) {
 	text := p.text
 	head := strconv.AppendUint(append(text[:0:p.room], `{"sequence":`...), sequence, 10)
@@ -101,13 +105,6 @@ func (p *prepared) finish(sequence uint64, at time.Time, behind bool) {
 		head = append(head, `,"clock_behind":true`...)
 	}
 	start := p.room - len(head)
-	copy(text[start:], head) // to where the body begins
+	copy(text[start:], head) // up to the body
 	p.line = text[start:]
-}
-
-// appendSalt appends a salt that no other record has.
-func appendSalt(b []byte) []byte {
-	var salt [16]byte
-	_, _ = rand.Read(salt[:]) // never fails: it ends the program instead
-	return base64.RawURLEncoding.AppendEncode(b, salt[:])
 }

@@ -10,8 +10,8 @@ import (
 	"policy-service/pdp/internal/decisionlog/record"
 )
 
-// termsOfFilter returns lists of terms: a record that passes has at least one of each list. Lists that few records are in come
-// first. Without any list the index is of no help.
+// termsOfFilter returns lists of terms: a record that passes has at least one term of each list. Lists that match few
+// records come first. Without any list the index is of no help.
 func termsOfFilter(f record.Filter) (all [][]string) {
 	one := func(letter byte, value string) {
 		if value != "" {
@@ -22,9 +22,16 @@ func termsOfFilter(f record.Filter) (all [][]string) {
 	one(index.TermApproval, f.Approval)
 	one(index.TermCapability, f.Capability)
 	for letter, name := range map[byte]string{index.TermSubject: f.Subject, index.TermResource: f.Resource} {
-		if name != "" {
-			all = append(all, entityTerms(letter, name))
+		if name == "" {
+			continue
 		}
+		terms := []string{index.Term(letter, name)} // name is an id, or "type/id": both may have slashes in them
+		for rest, more := name, true; more; {
+			if _, rest, more = strings.Cut(rest, "/"); more && rest != "" {
+				terms = append(terms, index.Term(letter, rest))
+			}
+		}
+		all = append(all, terms)
 	}
 	one(index.TermPolicy, f.Policy)
 	one(index.TermAction, f.Action)
@@ -51,21 +58,39 @@ func termsOfLine(line []byte) index.Terms {
 	return addTerms(nil, r)
 }
 
-// addTermsOfEntry adds the terms of the record that an entry becomes. It adds none if only the line tells them: values from
-// elsewhere are read there, and so is text that is mended in it.
+// addTermsOfEntry adds the terms of the record that an entry becomes. It adds nothing if only the line tells them: finished
+// JSON values are read there, and so are texts that are not UTF-8, which the line mends.
 func addTermsOfEntry(into index.Terms, e *record.Entry) index.Terms {
 	if e.Questions != nil {
 		return into
 	}
 	r := record.Recorded{Tenant: e.Tenant, Kind: e.Kind, Event: e.Event, Details: e.Details}
 	if q := e.Request; q != nil {
-		if q.Asked == nil && len(q.Subject)+len(q.Action)+len(q.Resource) > 0 {
-			return into
+		switch {
+		case q.Asked == nil:
+			if len(q.Subject)+len(q.Action)+len(q.Resource) > 0 {
+				return into
+			}
+		case e.Kind != format.KindBatch: // whose parts have no names
+			r.Names.Subject.ID, r.Names.Action.Name, r.Names.Resource.ID = q.Asked.Subject.ID, q.Asked.Action.Name, q.Asked.Resource.ID
 		}
-		r.Names = namesInRecord(e)
+	}
+	if s := e.Search; s != nil { // the record leaves out the searched one
+		switch s.Query {
+		case evaluation.SubjectSearch:
+			r.Names.Subject.ID = ""
+		case evaluation.ActionSearch:
+			r.Names.Action.Name = ""
+		case evaluation.ResourceSearch:
+			r.Names.Resource.ID = ""
+		}
 	}
 	if d := e.Decision; d != nil {
-		r.Decision, r.Possible = &d.Allow, d.Possible.Bool()
+		if d.Possible == evaluation.Decided {
+			r.Decision = &d.Allow
+		} else {
+			r.Possible = d.Possible.Bool()
+		}
 		r.Determining, r.Overruled, r.Errors, r.Discharged = d.Determining, d.Overruled, d.Errors, d.Discharged
 		r.Capability = d.Capability
 		for _, o := range d.Obligations {
@@ -75,31 +100,9 @@ func addTermsOfEntry(into index.Terms, e *record.Entry) index.Terms {
 	return addTerms(into, &r)
 }
 
-// namesInRecord returns the ids and names that the record of an entry will have.
-func namesInRecord(e *record.Entry) (n record.RecordedNames) {
-	q := e.Request.Asked
-	if q == nil || e.Kind == format.KindBatch {
-		return n
-	}
-	var searched evaluation.SearchKind
-	if e.Search != nil {
-		searched = e.Search.Query
-	}
-	if searched != evaluation.SubjectSearch {
-		n.Subject.ID = q.Subject.ID
-	}
-	if searched != evaluation.ActionSearch {
-		n.Action.Name = q.Action.Name
-	}
-	if searched != evaluation.ResourceSearch {
-		n.Resource.ID = q.Resource.ID
-	}
-	return n
-}
-
-// addTerms adds all by which the index finds a record. It adds nothing if a value is not UTF-8, which no line has.
+// addTerms adds the terms by which the index finds a record. It adds nothing if a value is not UTF-8, which no line has.
 func addTerms(into index.Terms, r *record.Recorded) index.Terms {
-	valid, t := utf8.ValidString(r.Tenant), into.Add(index.TermTenant, r.Tenant) // also if it is of none
+	valid, t := utf8.ValidString(r.Tenant), into.Add(index.TermTenant, r.Tenant) // also if it is ""
 	add := func(letter byte, value string) {
 		if value != "" {
 			valid, t = valid && utf8.ValidString(value), t.Add(letter, value)
@@ -111,14 +114,14 @@ func addTerms(into index.Terms, r *record.Recorded) index.Terms {
 	add(index.TermSubject, r.Names.Subject.ID)
 	add(index.TermResource, r.Names.Resource.ID)
 	add(index.TermAction, r.Names.Action.Name)
-	if r.Kind == format.KindReceipt {
+	if len(r.Details) > 0 || len(r.Discharged) > 0 || r.Capability != nil { // only such a record names them
 		add(index.TermOf, r.Receipt().Decision)
-	}
-	for _, id := range r.Approvals() {
-		add(index.TermApproval, id)
-	}
-	for _, id := range r.Capabilities() {
-		add(index.TermCapability, id)
+		for _, id := range r.Approvals() {
+			add(index.TermApproval, id)
+		}
+		for _, id := range r.Capabilities() {
+			add(index.TermCapability, id)
+		}
 	}
 	for _, policies := range [...][]string{r.Determining, r.Overruled} {
 		for _, policy := range policies {
@@ -139,15 +142,4 @@ func addTerms(into index.Terms, r *record.Recorded) index.Terms {
 		t = addTerms(t, &questions[n])
 	}
 	return t
-}
-
-// entityTerms are those of an id, or "type/id": both may have slashes in them.
-func entityTerms(letter byte, name string) []string {
-	terms := []string{index.Term(letter, name)}
-	for rest, more := name, true; more; {
-		if _, rest, more = strings.Cut(rest, "/"); more && rest != "" {
-			terms = append(terms, index.Term(letter, rest))
-		}
-	}
-	return terms
 }

@@ -17,74 +17,73 @@ import (
 	"policy-service/pdp/internal/decisionlog/format"
 )
 
-// Entry becomes a record: it has everything but sequence, time and salt.
-// Its secrets are masked.
+// Entry becomes a record, which the log gives a sequence, a time and a salt. Secrets in it must be masked.
 type Entry struct {
 	ID                         string
 	Kind                       string
 	Tenant                     string
 	Caller, RequestID, TraceID string
-	// Declared are the obligation types of the caller's registration: nil is none, and empty a
-	// registration that declares no type.
+	// Declared lists the obligation types of the caller's registration. It is nil without a registration, and empty if the
+	// registration declares no type.
 	Declared []string
-	// Payer is the caller whose account it counts toward, if that is not Caller: the requester in
+	// Payer is the caller whose account the record counts toward, if that is not Caller: the requester in
 	// the details of a step that an approval request takes by itself.
 	Payer string
-	// Now is the clock reading a decision was made with; zero is none.
+	// Now is the clock reading that a decision was made with, or zero.
 	Now     time.Time
 	Request *Request
-	// Inherits, of an item of a batch, are the members of Request that stand in the batch's
-	// own record of [format.KindBatch]: subject, action, resource (their properties), context, and
-	// supported_obligations, which a context of the item's own lacks.
+	// Inherits lists the parts of the request of a batch's item that stand in the batch's record of
+	// [format.KindBatch]: subject, action, resource (their properties), context, and
+	// supported_obligations, which the item's context lacks.
 	Inherits []string
-	Search   *Search   // of kind search
-	Decision *Decision // of kinds decision and possible, and of later kinds if they have one
-	// Questions is set, and Decision is not, in the record of kind possible of a batch.
+	Search   *Search   // in kind search
+	Decision *Decision // in kinds decision and possible, and in later kinds that have a decision
+	// Questions replaces Decision in the record of kind possible of a batch.
 	Questions *Questions
-	// Event and Details, a JSON object, describe the event in kind admin and later ones.
+	// Event and Details, a JSON object, describe the event in kind admin and later kinds.
 	Event   string
 	Details jsontext.Value
-	// Keys, of an event about the API keys, is the number that they had then: see [segment.Vouched].
+	// Keys is the number of API keys at an event about the keys: see [segment.Vouched].
 	Keys uint64
 }
 
-// Request is the masked question.
+// Request is a masked request.
 type Request struct {
-	// Asked is the question itself. The searched entity is left out of the record, but for its type.
+	// Asked is the request itself. A record of a search leaves out the searched entity, except its type.
 	Asked *evaluation.Request `json:"-"`
-	// Shared are the parts of Asked that a record of [format.KindBatch] has, even if masking left nothing of one.
+	// Shared says which parts of Asked a record of [format.KindBatch] has, even if masking left nothing of a part.
 	Shared evaluation.Inherited `json:"-"`
 
-	// Where there is no Asked these are its parts. Each is a finished JSON value in the AuthZEN form; an
-	// empty one is left out.
+	// The parts of a request without Asked. Each is a finished JSON value in the AuthZEN form; an
+	// empty part is left out.
 	Subject  jsontext.Value `json:"subject,omitzero"`
 	Action   jsontext.Value `json:"action,omitzero"`
 	Resource jsontext.Value `json:"resource,omitzero"`
 	Context  jsontext.Value `json:"context,omitzero"`
 	// Shape is the shape that the request came in.
 	Shape evaluation.Shape `json:"-"`
-	// Masked are the places where it differs from the sent request. Empty and nil differ: see format.go.
+	// Masked lists the places where the request differs from the sent request. Empty and nil differ: see format.go.
 	Masked []evaluation.Hidden `json:"-"`
-	// Unknown are the places whose values were not known, if it asked for possible answers. Empty and nil differ.
+	// Unknown lists the places with unknown values, in a request for possible answers. Empty and nil differ.
 	Unknown []string `json:"-"`
 }
 
-// Search is the searched kind, the results, and how many candidates were examined.
+// Search is the answer to a search.
 type Search struct {
-	Query    evaluation.SearchKind
-	Found    []string
-	Examined int
-	Bundle   string // digest of the bundle that decided
+	Query    evaluation.SearchKind // the searched kind
+	Found    []string              // ids, or names of actions
+	Examined int                   // how many candidates were examined
+	Bundle   string                // digest of the bundle that decided
 }
 
-// Decision is the answer. The properties of its obligations are masked.
+// Decision is the answer to a request. The properties of its obligations must be masked.
 type Decision struct {
 	Allow              bool
-	Possible           evaluation.Possibility // in the place of Allow, in a record of [format.KindPossible]
-	Approved           bool                   // the policies said so when they were asked with an approval
+	Possible           evaluation.Possibility // replaces Allow in a record of [format.KindPossible]
+	Approved           bool                   // the policies gave this answer when asked with an approval
 	Reason, ReasonUser string
 	Determining        []string
-	Overruled          []string // policies whose allow the reason made a deny of
+	Overruled          []string // policies whose allow became a deny for the reason
 	Errors             []evaluation.PolicyError
 	Obligations        []evaluation.Obligation
 	Required           []string
@@ -95,25 +94,25 @@ type Decision struct {
 	Bundle             string
 }
 
-// Capability is what came of the capability that a request showed. It is held, or there is a reason why it does not count.
+// Capability says whether the capability that a request showed counted: either it is held, or there is a reason why not.
 // The proof is there if it was good.
 type Capability struct {
-	// ID is "" if what was shown is no capability of the tenant, or was not looked at.
+	// ID is "" if the tenant has no such capability, or if nobody looked for it.
 	ID     string `json:"id,omitzero"`
 	Held   bool   `json:"held"`
 	Depth  int    `json:"depth"`
 	Reason string `json:"reason,omitzero"`
-	// Used says that the decision has one of a number of uses, and Grants that it grants the capability, or renews it.
+	// Used reports whether the decision spent a use, and Grants whether it granted or renewed the capability.
 	Used   bool   `json:"used,omitzero"`
 	Grants bool   `json:"grants,omitzero"`
 	Proof  *Proof `json:"proof,omitzero"`
-	// Ancestors are the capabilities that it was made from by handing on, the parent first. What it is used for they are.
+	// Ancestors are the capabilities that were handed on to make this capability, the parent first. Each use counts for them too.
 	Ancestors []string `json:"ancestors,omitzero"`
 }
 
-// Proof is a proof that was taken for a call. Its members are all that its holder signed: from them, and the key, an
-// auditor can check the signature. If anything of the arguments is masked, Arguments is a keyed hash, and Evidence has the
-// hash that the holder signed and the signature, sealed, in the place of Signature. An evidence.Key writes all three.
+// Proof is a proof that was accepted for a call. It has all members that its holder signed, so that an auditor who has the
+// key can check the signature. If any argument is masked, Arguments is a keyed hash, and Evidence replaces Signature: it
+// seals the hash that the holder signed, and the signature. An evidence.Key writes all three.
 type Proof struct {
 	Key       string `json:"jkt"` // the thumbprint of the holder's key
 	ID        string `json:"jti"`
@@ -127,20 +126,18 @@ type Proof struct {
 	Evidence  string `json:"evidence,omitzero"`
 }
 
-// Receipt is a PEP's report about the obligations of one decision. It
-// changes no decision.
+// Receipt reports what a PEP did about the obligations of one decision. It changes no decision.
 type Receipt struct {
-	// Decision is the id of the decision.
-	Decision    string               `json:"decision"`
+	Decision    string               `json:"decision"` // id
 	Obligations []evaluation.Receipt `json:"obligations"`
 }
 
-// Entry is the receipt as it goes on record.
+// Entry returns the entry of a receipt.
 func (r Receipt) Entry(tenant, caller string) Entry {
 	return Entry{Kind: format.KindReceipt, Tenant: tenant, Caller: caller, Details: Details(r)}
 }
 
-// Withdrawn are the details of a record of [format.EventWithdrawn], which names an approval or a capability.
+// Withdrawn has the details of a record of [format.EventWithdrawn], which names an approval or a capability.
 type Withdrawn struct {
 	Decision   string `json:"decision"`
 	Approval   string `json:"approval,omitzero"`
@@ -148,44 +145,44 @@ type Withdrawn struct {
 	Reason     string `json:"reason"`
 }
 
-// appendTime appends a moment in TimeLayout.
-func appendTime(b []byte, at time.Time) []byte { return at.UTC().AppendFormat(b, format.TimeLayout) }
-
 // body appends members and keeps the first error.
 type body struct {
 	out []byte
 	err error
 }
 
-// AppendBody appends the part of e's line that stands between its head and its salt.
+// AppendBody appends the members of e's line between its head and its salt.
 func (e *Entry) AppendBody(to []byte) ([]byte, error) {
 	b := body{out: to}
-	b.entry(e)
-	return b.out, b.err
-}
-
-func (b *body) entry(e *Entry) {
 	if !e.Now.IsZero() {
 		b.name("now")
-		b.out = append(appendTime(append(b.out, '"'), e.Now), '"')
+		b.out = append(e.Now.UTC().AppendFormat(append(b.out, '"'), format.TimeLayout), '"')
 	}
 	b.text("tenant", e.Tenant)
 	b.text("kind", e.Kind)
 	b.text("caller", e.Caller)
-	listOrEmpty(b, "declared", e.Declared, quote)
+	listOrEmpty(&b, "declared", e.Declared, quote)
 	b.text("request_id", e.RequestID)
 	b.text("trace_id", e.TraceID)
 	if e.Questions != nil {
 		b.questions(e)
-		return
+		return b.out, b.err
 	}
 	b.request(e)
-	b.asRequested(e.Request)
-	list(b, "inherits", e.Inherits, quote)
-	b.search(e.Search)
-	b.decision(e.Decision)
+	list(&b, "inherits", e.Inherits, quote)
+	if s := e.Search; s != nil {
+		b.text("query", string(s.Query))
+		list(&b, "found", s.Found, quote)
+		b.name("examined")
+		b.out = strconv.AppendInt(b.out, int64(s.Examined), 10)
+		b.text("bundle", s.Bundle)
+	}
+	if e.Decision != nil {
+		b.decision(e.Decision)
+	}
 	b.text("event", e.Event)
 	b.value("details", e.Details)
+	return b.out, b.err
 }
 
 func (b *body) name(name string) {
@@ -199,8 +196,8 @@ func (b *body) text(name, s string) {
 	}
 }
 
-// value appends a finished JSON value without the whitespace between its tokens:
-// a newline in it would make two lines of the record.
+// value appends a finished JSON value without the whitespace between its tokens: a newline would split the record into
+// two lines.
 func (b *body) value(name string, v jsontext.Value) {
 	if len(v) == 0 || b.err != nil {
 		return
@@ -211,6 +208,7 @@ func (b *body) value(name string, v jsontext.Value) {
 	}
 }
 
+// request appends the request of an entry, and how it differs from the request that was sent.
 func (b *body) request(e *Entry) {
 	q := e.Request
 	if q == nil {
@@ -225,47 +223,32 @@ func (b *body) request(e *Entry) {
 		b.value("resource", q.Resource)
 		b.value("context", q.Context)
 	case e.Kind == format.KindBatch:
-		b.shared(q.Asked, q.Shared, Same{})
+		b.shared(q, Same{})
 	case e.Questions != nil:
-		b.shared(q.Asked, q.Shared, e.Questions.Same)
+		b.shared(q, e.Questions.Same)
 	default:
-		b.asked(q.Asked, e.searched())
+		var searched evaluation.SearchKind
+		if e.Search != nil {
+			searched = e.Search.Query
+		}
+		b.entity("subject", q.Asked.Subject, searched == evaluation.SubjectSearch)
+		if searched != evaluation.ActionSearch {
+			b.name("action")
+			b.out = q.Asked.Action.AppendJSON(b.out)
+		}
+		b.entity("resource", q.Asked.Resource, searched == evaluation.ResourceSearch)
+		b.context(q.Asked)
 	}
 	if len(b.out) == start {
 		b.out = append(b.out, "{}"...)
-		return
+	} else {
+		b.out[start] = '{' // replaces the comma before the first member
+		b.out = append(b.out, '}')
 	}
-	b.out[start] = '{' // where the first member's comma stands
-	b.out = append(b.out, '}')
+	b.differences(q)
 }
 
-// searched is the kind of a search, "" if e is none.
-func (e *Entry) searched() evaluation.SearchKind {
-	if e.Search == nil {
-		return ""
-	}
-	return e.Search.Query
-}
-
-// asked appends the question. Package evaluation writes it as a line has it.
-func (b *body) asked(q *evaluation.Request, searched evaluation.SearchKind) {
-	b.entity("subject", q.Subject, searched == evaluation.SubjectSearch)
-	if searched != evaluation.ActionSearch {
-		b.name("action")
-		b.out = q.Action.AppendJSON(b.out)
-	}
-	b.entity("resource", q.Resource, searched == evaluation.ResourceSearch)
-	b.context(q)
-}
-
-func (b *body) context(q *evaluation.Request) {
-	if q.Context.Len() > 0 {
-		b.name("context")
-		b.out = q.Context.AppendJSON(b.out)
-	}
-}
-
-// entity appends an entity, or its type alone if entities of the type are searched for.
+// entity appends an entity, or only its type if the request searches for entities of the type.
 func (b *body) entity(name string, e evaluation.Entity, searched bool) {
 	b.name(name)
 	if !searched {
@@ -275,9 +258,16 @@ func (b *body) entity(name string, e evaluation.Entity, searched bool) {
 	b.out = append(quote(append(b.out, `{"type":`...), e.Type), '}')
 }
 
-// shared appends the part that the items of a batch inherit, which has no type, id or name, because it is no question, but for the
-// names that all questions with unknown places have.
-func (b *body) shared(q *evaluation.Request, has evaluation.Inherited, same Same) {
+func (b *body) context(q *evaluation.Request) {
+	if q.Context.Len() > 0 {
+		b.name("context")
+		b.out = q.Context.AppendJSON(b.out)
+	}
+}
+
+// shared appends the parts that items of a batch inherit, and the types, ids and names that all questions with unknown
+// places have in common.
+func (b *body) shared(q *Request, same Same) {
 	part := func(name string, named, has bool, names []byte, o evaluation.Object) {
 		if !named && !has {
 			return
@@ -294,21 +284,18 @@ func (b *body) shared(q *evaluation.Request, has evaluation.Inherited, same Same
 		}
 		b.out = append(b.out, '}')
 	}
-	names := namesOf(q)
-	part("subject", same.Subject, has.Subject, names.Subject.AppendJSON(nil), q.Subject.Properties)
-	part("action", same.Action, has.Action, names.Action.AppendJSON(nil), q.Action.Properties)
-	part("resource", same.Resource, has.Resource, names.Resource.AppendJSON(nil), q.Resource.Properties)
+	asked, has, names := q.Asked, q.Shared, namesOf(q.Asked)
+	part("subject", same.Subject, has.Subject, names.Subject.AppendJSON(nil), asked.Subject.Properties)
+	part("action", same.Action, has.Action, names.Action.AppendJSON(nil), asked.Action.Properties)
+	part("resource", same.Resource, has.Resource, names.Resource.AppendJSON(nil), asked.Resource.Properties)
 	if has.Context {
 		b.name("context")
-		b.out = q.Context.AppendJSON(b.out)
+		b.out = asked.Context.AppendJSON(b.out)
 	}
 }
 
-// asRequested is how the request differs from the sent one: in its shape, and where it is masked.
-func (b *body) asRequested(q *Request) {
-	if q == nil {
-		return
-	}
+// differences appends the shape of the request that was sent, and the places that are masked or were unknown.
+func (b *body) differences(q *Request) {
 	if q.Shape == evaluation.Native {
 		b.text("shape", shapeNative)
 	}
@@ -316,21 +303,7 @@ func (b *body) asRequested(q *Request) {
 	listOrEmpty(b, "unknown", q.Unknown, quote)
 }
 
-func (b *body) search(s *Search) {
-	if s == nil {
-		return
-	}
-	b.text("query", string(s.Query))
-	list(b, "found", s.Found, quote)
-	b.name("examined")
-	b.out = strconv.AppendInt(b.out, int64(s.Examined), 10)
-	b.text("bundle", s.Bundle)
-}
-
 func (b *body) decision(d *Decision) {
-	if d == nil {
-		return
-	}
 	if d.Possible == evaluation.Decided {
 		b.name("decision")
 		b.out = strconv.AppendBool(b.out, d.Allow)
@@ -359,14 +332,14 @@ func (b *body) decision(d *Decision) {
 	b.text("bundle", d.Bundle)
 }
 
-// list appends a list, item by item.
+// list appends a list, unless it is empty.
 func list[T any](b *body, name string, items []T, item func([]byte, T) []byte) {
 	if len(items) > 0 {
 		listOrEmpty(b, name, items, item)
 	}
 }
 
-// listOrEmpty writes an empty list too, where it says something else than none.
+// listOrEmpty appends a list, unless it is nil: an empty list has a meaning of its own.
 func listOrEmpty[T any](b *body, name string, items []T, item func([]byte, T) []byte) {
 	if items == nil {
 		return
@@ -389,7 +362,7 @@ func appendError(b []byte, e evaluation.PolicyError) []byte {
 	return append(b, '}')
 }
 
-// appendObligation appends an obligation as it is answered. Which policies ordered it is among the determining ones.
+// appendObligation appends an obligation as it is answered. The determining policies include those that ordered it.
 func appendObligation(b []byte, o evaluation.Obligation) []byte {
 	b = quote(append(b, `{"id":`...), o.ID)
 	b = quote(append(b, `,"type":`...), o.Type)
@@ -416,10 +389,10 @@ func appendMet(b []byte, m evaluation.Met) []byte {
 	return append(b, '}')
 }
 
-// AncestorsMember stands before the ids of the capabilities that one was made from.
+// AncestorsMember begins the list of a capability's ancestors in a line.
 const AncestorsMember = `"ancestors":[`
 
-// appendCapability appends what came of a capability. The texts of a proof are the caller's.
+// appendCapability appends a capability. The caller chose the texts of a proof.
 func appendCapability(b []byte, c *Capability) []byte {
 	b = append(b, '{')
 	if c.ID != "" {
@@ -487,7 +460,7 @@ func quote(b []byte, s string) []byte {
 	return b
 }
 
-// details encodes details of the log's own events, which always can be.
+// Details encodes details of the log's own events. It panics on a value that has no JSON form.
 func Details(v any) jsontext.Value {
 	b, err := json.Marshal(v, json.Deterministic(true))
 	if err != nil {

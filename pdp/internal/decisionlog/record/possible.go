@@ -16,40 +16,37 @@ import (
 	"policy-service/pdp/internal/decisionlog/format"
 )
 
-// Questions are those of a batch that asked what is possible. They are one record.
+// Questions has all questions of a batch with unknown places. They share one record.
 type Questions struct {
-	// Same are the names that all questions have. The request of the entry has them.
-	Same Same
-	// Questions stand in the order of the batch.
-	All    []Question
+	Same   Same       // the names that all questions have; they stand in the request of the entry
+	All    []Question // in the order of the batch
 	Bundle string
 }
 
-// Same says of which parts of their requests questions have the same names.
+// Same says which entities and actions have the same type and id, or name, in all questions.
 type Same struct{ Subject, Action, Resource bool }
 
-// Question is one of them.
+// Question is an item of a batch that has unknown places.
 type Question struct {
 	N        int      // its place in the batch
-	Request  *Request // without what it inherits
+	Request  *Request // without the parts that it inherits
 	Inherits []string
 	Decision *Decision
 }
 
-// Rest are the questions of a batch for which its record has no room.
+// Rest counts the questions of a batch for which its record has no room.
 type Rest struct {
 	More     int `json:"more"`
-	Possible int `json:"possible"` // how many of them were possible
-	// SHA256 is the hash of their text, as it would stand in the record.
+	Possible int `json:"possible"` // how many of More were possible
+	// SHA256 is the hash of the text that had no room.
 	SHA256 string `json:"sha256"`
 }
 
-// questions appends what is asked in a batch, and the answers. If not even what the questions share has room, only the
-// names are left of it.
+// questions appends the questions of a batch and the answers. If even the shared parts exceed [format.MaxPossible], only
+// their names are appended.
 func (b *body) questions(e *Entry) {
 	all, start := e.Questions, len(b.out)
 	b.request(e)
-	b.asRequested(e.Request)
 	rest, hash := Rest{}, sha256.New()
 	full := len(b.out)-start > format.MaxPossible
 	if full {
@@ -62,7 +59,7 @@ func (b *body) questions(e *Entry) {
 	b.out = append(b.out, '[')
 	for n := range all.All {
 		before, q := len(b.out), &all.All[n]
-		b.question(q, e)
+		b.question(q, all.Same)
 		if full = full || len(b.out)-start > format.MaxPossible; !full {
 			b.out = append(b.out, ',')
 			continue
@@ -84,7 +81,7 @@ func (b *body) questions(e *Entry) {
 	b.text("bundle", all.Bundle)
 }
 
-// namesOf is a request of names alone.
+// namesOf returns a request with only the types, ids and names of q.
 func namesOf(q *evaluation.Request) *evaluation.Request {
 	return &evaluation.Request{
 		Subject:  evaluation.Entity{Type: q.Subject.Type, ID: q.Subject.ID},
@@ -93,9 +90,9 @@ func namesOf(q *evaluation.Request) *evaluation.Request {
 	}
 }
 
-// question appends one question, without the names that all have.
-func (b *body) question(q *Question, of *Entry) {
-	same, asked := of.Questions.Same, q.Request.Asked
+// question appends a question, without the names that all questions have.
+func (b *body) question(q *Question, same Same) {
+	asked := q.Request.Asked
 	b.out = strconv.AppendInt(append(b.out, `{"n":`...), int64(q.N), 10)
 	var own body
 	if !same.Subject || asked.Subject.Properties.Len() > 0 {
@@ -114,17 +111,17 @@ func (b *body) question(q *Question, of *Entry) {
 		b.name("request")
 		b.out = append(append(b.out, own.out...), '}')
 	}
-	b.asRequested(q.Request)
+	b.differences(q.Request)
 	list(b, "inherits", q.Inherits, quote)
 	b.decision(q.Decision)
 	b.out = append(b.out, '}')
 }
 
-// ofPossible ends the id of the record of such questions if their batch has other items, too.
+// ofPossible ends the id of the record of a batch's questions if the batch has other items, too.
 const ofPossible = ".possible"
 
-// PossibleID is the id of the record of what a batch asked about what is possible. It is that of the batch, unless the
-// batch has other items, too.
+// PossibleID returns the id of the record of a batch's questions with unknown places: the id of the batch if it has no
+// other items.
 func PossibleID(batch string, alone bool) string {
 	if alone {
 		return batch
