@@ -177,7 +177,7 @@ func (w *writer) setLimits(keep Retention) {
 }
 
 // accountName returns the account that a caller's records count toward: its own, or, where there is no
-// room for another, that of all such subjects of its issuer, or of all others.
+// room for another, the account of all such subjects of its issuer, or of all others.
 func (a *accounts) accountName(caller string) string {
 	if caller == "" || a.byName[caller] != nil {
 		return caller

@@ -18,7 +18,7 @@ import (
 // charges say to which accounts the records of one segment belong: for each account where its
 // first record is, and what all its records weigh. They are kept in the segment, with each
 // checkpoint; what is above the last checkpoint is read from the records. No name stands
-// there but in the records themselves, so that none is left when these go.
+// there but in the records themselves, so that no name is left when the records go.
 type charges struct {
 	byName map[string]*charge
 	weight int64
@@ -35,10 +35,10 @@ type charge struct {
 // Whose an account is, relative to the caller of its first record.
 const (
 	ofCaller  byte = iota // the caller's, or no caller's
-	ofIssuer              // that of the subjects of the caller's issuer without an account of their own
-	ofOthers              // that of all others without one
-	ofPerson              // that of the one for whom the caller asks in its first record
-	ofPersons             // that of all for whom the caller asks, without an account of their own
+	ofIssuer              // subjects of the caller's issuer that have no account of their own
+	ofOthers              // all other callers that have no account of their own
+	ofPerson              // the person for whom the caller asks in its first record
+	ofPersons             // persons for whom the caller asks that have no account of their own
 )
 
 func newCharges() *charges { return &charges{byName: map[string]*charge{}} }
@@ -157,7 +157,7 @@ func personsIn(v jsontext.Value) string {
 	if json.Unmarshal(v, &one) == nil {
 		return one
 	}
-	_ = json.Unmarshal(v, &several) // it names none then
+	_ = json.Unmarshal(v, &several) // then it names nobody
 	return strings.Join(several, " ")
 }
 

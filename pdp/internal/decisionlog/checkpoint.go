@@ -85,13 +85,6 @@ func (w *writer) putHead(meta *bbolt.Bucket, s *active, next *tail, o transactio
 	return meta.Put([]byte(format.MetaHead), head)
 }
 
-// keepSigned keeps the newest checkpoint for [Log.Signed].
-func (t *told) keepSigned(note []byte) {
-	if c, err := segment.ParseCheckpoint(note, nil); err == nil { // the writer has just signed it
-		t.signed.Store(&c)
-	}
-}
-
 // keepCheckpoint writes the newest checkpoint to a file beside the segments. It does not sync, and may fail: a start that finds
 // an older checkpoint, or no file, accepts a shorter log.
 func keepCheckpoint(data string, signed []byte) {

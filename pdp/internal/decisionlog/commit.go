@@ -44,9 +44,6 @@ type transaction struct {
 // isEmpty reports whether there is nothing to write.
 func (o *transaction) isEmpty() bool { return len(o.frames) == 0 && len(o.calls) == 0 && !o.checkpoint }
 
-// commitsMore reports whether the transaction makes more durable than the journal has already.
-func (o *transaction) commitsMore() bool { return len(o.calls) > 0 || o.checkpoint || o.clean }
-
 // transact writes frames and calls into the active segment, all or nothing, and returns
 // when they are durable. After an error they may be in the file or not:
 // the file must be closed and read again.
@@ -101,14 +98,17 @@ func (w *writer) transact(o transaction) error {
 	if o.begin == nil { // else the segment is not yet among the segments that readers see
 		w.frames.forgetFilled(o.frames, func() { w.makeVisible(next.Edge.Size) })
 	}
-	if commit.Took = time.Since(start); o.commitsMore() {
+	commit.Took = time.Since(start)
+	if len(o.calls) > 0 || o.checkpoint || o.clean { // else it wrote only what the journal has
 		w.options.On.Commit(commit)
 	}
 	if len(o.frames) > 0 {
 		w.options.On.Fill(commit.Took)
 	}
 	if made {
-		w.told.keepSigned(next.Note)
+		if c, err := segment.ParseCheckpoint(next.Note, nil); err == nil { // for Log.Signed; the writer has just signed it
+			w.told.signed.Store(&c)
+		}
 		keepCheckpoint(w.data, next.Note)
 		w.options.On.Checkpoint(next.Note)
 	}
@@ -175,7 +175,7 @@ type filling struct {
 	commit  *Commit
 }
 
-// putCall writes the records of a call.
+// putCall writes the records of a call, with their hashes and ids.
 func (f *filling) putCall(c *call, now time.Time) error {
 	c.first = f.next.Edge.Size
 	at, behind := f.next.nextTime(now)
@@ -183,8 +183,18 @@ func (f *filling) putCall(c *call, now time.Time) error {
 		p := &c.entries[i]
 		p.finish(f.next.Edge.Size, at, behind)
 		f.next.keys = max(p.keys, f.next.keys) // the files of an older change may be back
-		if err := f.putRecord(p, &f.next.Edge); err != nil {
+		key := segment.Number(f.next.Edge.Size)
+		stored := f.next.Edge.Add(make([]byte, 0, 2*tlog.HashSize), tlog.RecordHash(p.line)) // two hashes on average
+		if err := f.records.Put(key, p.line); err != nil {
 			return err
+		}
+		if err := f.hashes.Put(key, stored); err != nil {
+			return err
+		}
+		if id := []byte(p.id); len(id) <= bbolt.MaxKeySize && f.ids.Get(id) == nil {
+			if err := f.ids.Put(id, key); err != nil {
+				return err
+			}
 		}
 		f.commit.Bytes += len(p.line)
 		f.next.Unsigned += int64(len(p.line))
@@ -221,22 +231,6 @@ func newBuckets(tx *bbolt.Tx) buckets {
 	}
 	b.records.FillPercent, b.hashes.FillPercent, b.ids.FillPercent = 1, 1, 0.9
 	return b
-}
-
-// putRecord writes a record, its hashes and its id.
-func (b *buckets) putRecord(p *prepared, e *segment.Edge) error {
-	key := segment.Number(e.Size)
-	stored := e.Add(make([]byte, 0, 2*tlog.HashSize), tlog.RecordHash(p.line)) // two on average
-	if err := b.records.Put(key, p.line); err != nil {
-		return err
-	}
-	if err := b.hashes.Put(key, stored); err != nil {
-		return err
-	}
-	if id := []byte(p.id); len(id) <= bbolt.MaxKeySize && b.ids.Get(id) == nil {
-		return b.ids.Put(id, key)
-	}
-	return nil
 }
 
 // putBeginning writes into a new segment where in the log it stands.

@@ -30,21 +30,21 @@ type frames struct {
 	wake chan struct{}
 
 	mu      sync.Mutex
-	journal *journal.Journal // nil if there is none to write to
+	journal *journal.Journal // nil if there is no journal to write to
 	failed  error            // why no call can join
-	closed  bool             // and none ever will
+	closed  bool             // no call will ever join
 	open    []*frame         // calls join the last one
-	held    bool             // no frame is to fly
+	held    bool             // no frame may fly
 	flight  flight
 	backlog backlog
 	pace    pace
-	changed chan struct{} // closed when a frame has landed, or was filled
+	changed chan struct{} // closed when a frame is durable, or was filled
 	buffer  []byte        // of the frame that flies; its writer alone uses it
 }
 
 // flight is the frame that is being written, and what keeps it from becoming durable.
 type flight struct {
-	frame   *frame // nil if none flies
+	frame   *frame // nil if no frame flies
 	stalled bool   // it waits for room
 	broken  error  // it cannot be written; the writer has to see to it
 }
@@ -57,7 +57,7 @@ type backlog struct {
 	frames  []*frame
 	records int    // that they have
 	bytes   int64  // of their calls
-	landed  uint64 // how many frames there ever were
+	landed  uint64 // how many frames became durable since the start
 	filled  uint64 // how many of them were filled
 	due     *time.Timer
 }
@@ -131,7 +131,7 @@ const (
 	// fillRecords or fillBytes wait, no file of the journal is full, and no reader waits.
 	fillEvery   = 200 * time.Millisecond
 	fillRecords = 4096
-	fillBytes   = 2 << 20 // half of a file of the journal, so that none is full by then
+	fillBytes   = 2 << 20 // half of a file of the journal, so that no file is full by then
 	// An open frame waits for others patienceEach for each caller that lately waited, and no longer than patienceMost.
 	patienceEach = 120 * time.Microsecond
 	patienceMost = 8 * time.Millisecond

@@ -68,7 +68,7 @@ type Checkpoints struct {
 }
 
 // Hooks are the functions that a log calls when something happened. Each may be nil. Each must be
-// quick, because most of them keep the writer, and none may call the log.
+// quick, because most of them keep the writer waiting, and must not call the log.
 type Hooks struct {
 	// Checkpoint gets each signed checkpoint once it is durable.
 	Checkpoint func(note []byte)

@@ -36,7 +36,7 @@ type Page struct {
 	// from old to new begins there with what will be appended.
 	Next uint64
 	More bool
-	// Examined is how many records were looked at, those that do not pass too.
+	// Examined is how many records were examined, including records that do not pass.
 	Examined int
 }
 
@@ -44,8 +44,8 @@ type Page struct {
 // to another log, or to one that was rolled back.
 var ErrNoSuchCursor = errors.New("the cursor is beyond the end of the log")
 
-// Query returns a page of the records that pass a filter, also those after the
-// newest checkpoint. Records without content never pass. It is exact: neither the
+// Query returns a page of the records that pass a filter, including records after the
+// newest checkpoint. Records without content never pass. Query is exact: neither the
 // index, nor what is appended, redacted or dropped meanwhile, makes it skip or
 // repeat a record that stays.
 func (l *Log) Query(ctx context.Context, q Query) (Page, error) {
@@ -63,7 +63,13 @@ func (l *Log) Query(ctx context.Context, q Query) (Page, error) {
 		return Page{}, fmt.Errorf("%w: it is %d, and there are %d records", ErrNoSuchCursor, q.Cursor, size)
 	}
 	p := pager{reader: l.Reader, index: l.index, query: q, sieve: l.Sieve(q.Filter), terms: termsOfFilter(q.Filter)}
-	low, high, err := p.timeSpan(size)
+	low, high, err := uint64(0), size, error(nil)
+	if !q.Filter.From.IsZero() { // records are in the order of their times
+		low, err = p.notBefore(q.Filter.From, size)
+	}
+	if err == nil && !q.Filter.To.IsZero() {
+		high, err = p.notBefore(q.Filter.To, size)
+	}
 	if err != nil {
 		return Page{}, err
 	}
@@ -73,18 +79,6 @@ func (l *Log) Query(ctx context.Context, q Query) (Page, error) {
 	}
 	err = p.run(ctx)
 	return p.page, err
-}
-
-// timeSpan returns the bounds of the records in the filter's time. Records are in the order of their times.
-func (p *pager) timeSpan(size uint64) (low, high uint64, err error) {
-	high = size
-	if !p.query.Filter.From.IsZero() {
-		low, err = p.notBefore(p.query.Filter.From, size)
-	}
-	if err == nil && !p.query.Filter.To.IsZero() {
-		high, err = p.notBefore(p.query.Filter.To, size)
-	}
-	return low, high, err
 }
 
 // notBefore returns the first record that is not before a moment. Where the
@@ -205,7 +199,7 @@ func between(list []uint32, first, low, high uint64) []uint64 {
 	return out
 }
 
-// takeNamed adds those of some records that pass.
+// takeNamed adds the records with some sequences that pass.
 func (p *pager) takeNamed(ctx context.Context, s *segment.File, sequences []uint64) error {
 	if p.query.Newest {
 		slices.Reverse(sequences)

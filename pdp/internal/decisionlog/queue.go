@@ -98,13 +98,23 @@ func (w *writer) submitCall(ctx context.Context, c *call) error {
 
 // admitCall waits until a call may wait for the writer, or for its frame.
 func (w *writer) admitCall(ctx context.Context, c *call) error {
+	q := &w.queue
 	c.size = min(c.size, w.options.QueueBytes)
-	err := w.queue.takeRoom(ctx, c)
-	if err != nil {
-		w.accounts.giveBackComing(c)
-		err = fmt.Errorf("%w: %w", segment.ErrUnavailable, err)
+	var err error
+	one := q.joinShare(c)
+	if one != nil {
+		err = one.bytes.Acquire(ctx, q.shareBytes(c))
 	}
-	return err
+	shared := err == nil
+	if shared {
+		err = q.bytes.Acquire(ctx, c.size)
+	}
+	if err != nil {
+		q.quitShare(c, shared)
+		w.accounts.giveBackComing(c)
+		return fmt.Errorf("%w: %w", segment.ErrUnavailable, err)
+	}
+	return nil
 }
 
 // runHeld has the writer call do between two transactions, after all that was answered. See [writer.whileHeld].
@@ -140,21 +150,6 @@ func (q *queue) send(ctx context.Context, c *call) error {
 type share struct {
 	bytes *semaphore.Weighted
 	users int // calls that have some of it or wait for it; with queue.mu
-}
-
-// takeRoom waits until there is room in the queue for a call, and takes it.
-func (q *queue) takeRoom(ctx context.Context, c *call) error {
-	if one := q.joinShare(c); one != nil {
-		if err := one.bytes.Acquire(ctx, q.shareBytes(c)); err != nil {
-			q.quitShare(c, false)
-			return err
-		}
-	}
-	err := q.bytes.Acquire(ctx, c.size)
-	if err != nil {
-		q.quitShare(c, true)
-	}
-	return err
 }
 
 // tryRoom takes room for a call if there is some now, and reports whether it did.

@@ -68,7 +68,7 @@ type Loss struct {
 	File   string `json:"file"` // where the damage begins
 	Offset int64  `json:"offset"`
 	Reason string `json:"reason"`
-	// Frames are the numbers of those that cannot be read, from the first to the second of each pair. There may be more.
+	// Frames are the numbers of frames that cannot be read, as pairs of a first and a last number. There may be more.
 	Frames [][2]uint64 `json:"frames,omitempty"`
 	// Lost is how many records cannot be read, nil if nobody knows. Kept is how many could be, and are on record.
 	Lost *int64 `json:"lost,omitempty"`

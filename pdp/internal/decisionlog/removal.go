@@ -91,7 +91,7 @@ type removal struct {
 	event    string
 	segments []segment.Info
 	keep     keeping
-	// details make those of the admin records, given the new files.
+	// details returns the details of the admin records, given the new files.
 	details func([]SegmentFile) []any
 	tenant  string
 	caller  string

@@ -73,7 +73,7 @@ func (w *writer) rotate() error {
 		w.tried = time.Now()
 		return fmt.Errorf("beginning a segment: %w", err)
 	}
-	// Frames that became durable meanwhile are filled now, and those of that time again: decisions wait while frames are held.
+	// Frames that became durable meanwhile are filled now, and then the frames of that time: decisions wait while frames are held.
 	err = w.commitPending(nil, false)
 	if err == nil {
 		err = w.commitPending(nil, false)
