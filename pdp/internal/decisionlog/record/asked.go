@@ -20,9 +20,7 @@ var ErrNoRequest = errors.New("the record holds no whole request")
 // mostHidden is how many places are hidden in a request at the most: those of an item, and those of its batch.
 const mostHidden = 128
 
-const (
-	shapeNative = "native" // the shape of AuthZEN has no name in a record
-)
+const shapeNative = "native" // the shape of AuthZEN has no name in a record
 
 // Request rebuilds the request of a resolved record, in the shape that it came in, and says what
 // of it is hidden by masks. What a search looked for is empty, as it was in the search. The limits

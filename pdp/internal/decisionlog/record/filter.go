@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"time"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
 
@@ -61,7 +62,10 @@ func (f Filter) Check() error {
 	if !f.From.IsZero() && !f.To.IsZero() && !f.From.Before(f.To) {
 		return fmt.Errorf("nothing is at or after %s and before %s; see to the order of the two", f.From.Format(time.RFC3339), f.To.Format(time.RFC3339))
 	}
-	return f.checkText()
+	if n := utf8.RuneCountInString(f.Text); f.Text != "" && (n < leastText || n > mostText || !utf8.ValidString(f.Text)) {
+		return fmt.Errorf("the text %w", ErrText)
+	}
+	return nil
 }
 
 // Matches reports whether a record line passes, by itself: its batch is not looked at. A line that is no record is an

@@ -88,14 +88,11 @@ type Recorded struct {
 
 // RecordedNames are the names in a request: what people and filters look for.
 type RecordedNames struct {
-	Subject  evaluation.Ref `json:"subject"`
-	Action   RecordedAction `json:"action"`
+	Subject evaluation.Ref `json:"subject"`
+	Action  struct {
+		Name string `json:"name"`
+	} `json:"action"`
 	Resource evaluation.Ref `json:"resource"`
-}
-
-// RecordedAction is the name of an action.
-type RecordedAction struct {
-	Name string `json:"name"`
 }
 
 // RecordedObligation is an obligation that a decision came with.

@@ -42,13 +42,6 @@ func (f Filter) Bounded(now time.Time) (bounded Filter, set bool) {
 	return f, true
 }
 
-func (f Filter) checkText() error {
-	if n := utf8.RuneCountInString(f.Text); f.Text != "" && (n < leastText || n > mostText || !utf8.ValidString(f.Text)) {
-		return fmt.Errorf("the text %w", ErrText)
-	}
-	return nil
-}
-
 // A Sieve judges the lines of a log one after the other. It is not for concurrent use.
 //
 // A line has a text if one of its strings has it, in upper or lower case, or the name of a member below context or
@@ -126,12 +119,9 @@ func (s *Sieve) mayPass(line []byte) bool {
 		return false
 	}
 	s.folded = fold(s.folded[:0], line)
-	return bytes.Contains(s.folded, s.quoted) || escapes(line) || bytes.Contains(line, []byte(`,"inherits":[`))
-}
-
-// escapes reports whether JSON has an escape in whose place another writer would have a character.
-func escapes(line []byte) bool {
-	return bytes.Contains(line, []byte(`\u`)) || bytes.Contains(line, []byte(`\/`))
+	return bytes.Contains(s.folded, s.quoted) ||
+		bytes.Contains(line, []byte(`\u`)) || bytes.Contains(line, []byte(`\/`)) || // escapes of what another writer would not escape
+		bytes.Contains(line, []byte(`,"inherits":[`))
 }
 
 // inherits reports whether the inherited parts of an item have the word.

@@ -71,8 +71,13 @@ func (r *Reader) Scan() error {
 		if !ok {
 			continue
 		}
-		s := NewFile(r.data, n)
-		end, err := r.look(s)
+		s, end := NewFile(r.data, n), uint64(0)
+		err := inFile(boltfile.Look(s.Path, record.ErrDamaged, readerWait, func(f *pages.File) (err error) {
+			if end, err = s.readMeta(f); err == nil && end > 0 && r.unfilled != nil { // while no server can start
+				err = r.unfilled.look(r.data, s)
+			}
+			return err
+		}), s.Path)
 		if errors.Is(err, ErrLocked) {
 			partial = true
 			break // it is the writer's, and so is what stands after it
@@ -83,8 +88,11 @@ func (r *Reader) Scan() error {
 		if end == 0 { // prepared ahead; it must be the last
 			continue
 		}
-		if err := follows(found, size, s); err != nil {
-			return err
+		if len(found) > 0 { // the lowest may be missing: they can be moved to an archive
+			if last := found[len(found)-1]; s.Number != last.Number+1 || s.First != size {
+				return fmt.Errorf("%w: segment %d begins with record %d, the one before it is %d and ends before %d",
+					record.ErrDamaged, s.Number, s.First, last.Number, size)
+			}
 		}
 		found, size = append(found, s), end
 	}
@@ -94,30 +102,6 @@ func (r *Reader) Scan() error {
 	r.mu.Unlock()
 	r.size.Store(size)
 	return nil
-}
-
-// follows says whether s stands where it should. The lowest may be missing:
-// they can be moved to an archive.
-func follows(found []*File, size uint64, s *File) error {
-	if len(found) == 0 {
-		return nil
-	}
-	if last := found[len(found)-1]; s.Number != last.Number+1 || s.First != size {
-		return fmt.Errorf("%w: segment %d begins with record %d, the one before it is %d and ends before %d",
-			record.ErrDamaged, s.Number, s.First, last.Number, size)
-	}
-	return nil
-}
-
-// look opens a segment for a moment.
-func (r *Reader) look(s *File) (end uint64, err error) {
-	err = boltfile.Look(s.Path, record.ErrDamaged, readerWait, func(f *pages.File) (err error) {
-		if end, err = s.readMeta(f); err == nil && end > 0 && r.unfilled != nil { // while no server can start
-			err = r.unfilled.look(r.data, s)
-		}
-		return err
-	})
-	return end, inFile(err, s.Path)
 }
 
 // view reads a segment, and opens it where it is not open.
@@ -157,15 +141,9 @@ func (r *Reader) ready(s *File) error {
 	if n >= KeptOpen {
 		_ = oldest.Close()
 	}
-	return r.open(s)
-}
-
-// open opens a sealed segment. Once one was looked through it is not again, as long as it
-// is the same file.
-func (r *Reader) open(s *File) error {
 	use, info := boltfile.ToRead, s.sound
 	if named, err := os.Stat(s.Path); err == nil && unchanged(named, s.sound) {
-		use = boltfile.ToReadAgain
+		use = boltfile.ToReadAgain // its pages were checked when it was opened before
 	}
 	db, err := OpenFile(s.Path, use, bbolt.Options{
 		Timeout: readerWait,

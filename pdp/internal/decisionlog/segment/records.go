@@ -98,7 +98,12 @@ func (r *Reader) Lines(s *File, low, high uint64, newest bool, limit int) (out [
 		k, text := c.Seek(Number(low))
 		step := c.Next
 		if newest {
-			k, text, step = before(c, high)
+			step = c.Prev
+			if k, _ = c.Seek(Number(high)); k == nil {
+				k, text = c.Last()
+			} else {
+				k, text = c.Prev()
+			}
 		}
 		for size := 0; k != nil && len(out) < limit && size < readBytes; k, text = step() {
 			sequence, ok := ReadNumber(k)
@@ -110,16 +115,6 @@ func (r *Reader) Lines(s *File, low, high uint64, newest bool, limit int) (out [
 		return nil
 	})
 	return out, err
-}
-
-// before puts a cursor on the last record before a sequence, to go back from there.
-func before(c *bbolt.Cursor, sequence uint64) (k, line []byte, step func() (k, v []byte)) {
-	if k, _ = c.Seek(Number(sequence)); k == nil {
-		k, line = c.Last()
-	} else {
-		k, line = c.Prev()
-	}
-	return k, line, c.Prev
 }
 
 // pick reads those of some records of a segment that have content.

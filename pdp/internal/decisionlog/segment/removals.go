@@ -18,14 +18,11 @@ import (
 
 // isRetired reports whether retention emptied the segment that begins with a record.
 func (r *Reader) IsRetired(first uint64) (bool, error) {
-	switch _, err := r.Get(first); {
-	case err == nil:
-		return false, nil
-	case errors.Is(err, ErrGone):
+	_, err := r.Get(first)
+	if errors.Is(err, ErrGone) {
 		return true, nil
-	default:
-		return false, err
 	}
+	return false, err
 }
 
 // removalsBegan is how many records there were when the earliest unfinished removal
@@ -87,7 +84,7 @@ func (r *Reader) Watched(c Checkpoint) (*Snapshot, error) {
 		return nil, err
 	}
 	s.Head.Keys = keysUntil(c, s.Head.Keys)
-	s.since = &since{log: r, next: c.Size}
+	s.since = &since{next: c.Size}
 	return s, nil
 }
 
@@ -114,14 +111,25 @@ func keysUntil(c Checkpoint, keys []string) []string {
 // wasGone returns [ErrChanged] for a record without content if the record had content at
 // the snapshot's moment. Without this, one export would mix the log of two moments.
 func (s *Snapshot) wasGone(ctx context.Context, sequence uint64) error {
-	if s.since == nil {
+	since := s.since
+	if since == nil {
 		return nil
 	}
-	if err := s.since.look(ctx); err != nil {
-		return err
+	// The active segment need not be read, and cannot be while writing fails: the record of a removal is sealed before the
+	// content is removed.
+	all := s.Files()
+	end := all[len(all)-1].First
+	for record, err := range s.Reader.Records(ctx, since.next, end) {
+		if err == nil && removesContent(record.Line) {
+			err = since.Take(record.Line)
+		}
+		if err != nil {
+			return err
+		}
 	}
-	tenant, redacted := s.since.redacted[sequence]
-	if sequence < s.since.below || redacted && (s.Tenants == nil || slices.Contains(s.Tenants, tenant)) {
+	since.next = max(since.next, end)
+	tenant, redacted := since.redacted[sequence]
+	if sequence < since.below || redacted && (s.Tenants == nil || slices.Contains(s.Tenants, tenant)) {
 		return ErrChanged
 	}
 	return nil
@@ -130,24 +138,5 @@ func (s *Snapshot) wasGone(ctx context.Context, sequence uint64) error {
 // since has the removals after a snapshot.
 type since struct {
 	Removed
-	log  *Reader
 	next uint64 // the next record to read; all before it were read
-}
-
-// look reads the sealed records that came since the last look. It need not read the
-// active segment, which cannot be read while writing fails: the record of a removal is
-// sealed before the content is removed.
-func (r *since) look(ctx context.Context) error {
-	all := r.log.Files()
-	end := all[len(all)-1].First
-	for record, err := range r.log.Records(ctx, r.next, end) {
-		if err == nil && removesContent(record.Line) {
-			err = r.Take(record.Line)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	r.next = max(r.next, end)
-	return nil
 }

@@ -51,19 +51,15 @@ func Read(data string, f func(*Snapshot) error) error {
 	if err != nil {
 		return err
 	}
-	s, err := r.snapshot()
+	last, err := r.LastCheckpoint()
+	if err != nil {
+		return errors.Join(fmt.Errorf("no checkpoint can be read: %w", err), r.Close())
+	}
+	s, err := r.SnapshotTo(last)
 	if err == nil {
 		err = f(s)
 	}
 	return errors.Join(err, r.Close())
-}
-
-func (r *Reader) snapshot() (*Snapshot, error) {
-	last, err := r.LastCheckpoint()
-	if err != nil {
-		return nil, fmt.Errorf("no checkpoint can be read: %w", err)
-	}
-	return r.SnapshotTo(last)
 }
 
 func (r *Reader) SnapshotTo(c Checkpoint) (*Snapshot, error) {
