@@ -416,7 +416,7 @@ func (a *onRecord) check(id string) string {
 	}
 	var shown segment.Shown
 	if shown.Record, err = a.log.Recorded(rec.Line); err == nil {
-		err = shown.Ask(id)
+		err = shown.SelectQuestion(id)
 	}
 	if err != nil {
 		a.Fatal(err)

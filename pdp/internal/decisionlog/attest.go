@@ -61,7 +61,7 @@ func (l *Log) Events(ctx context.Context, visit func(*record.Recorded) error, fi
 	if err := l.waitUntilFilled(ctx); err != nil {
 		return err
 	}
-	from, err := l.Reader.VisitEvents(ctx, visit, first, others)
+	from, err := l.Reader.VisitEventsFrom(ctx, visit, first, others)
 	if err != nil {
 		return err
 	}
@@ -74,7 +74,7 @@ func (l *Log) walkSigned(ctx context.Context, from uint64, w *segment.Walker) er
 	if err != nil {
 		return err
 	}
-	return l.WalkTo(ctx, min(from, end.Size), end, l, w)
+	return l.CheckWalk(ctx, min(from, end.Size), end, l, w)
 }
 
 // treeEdge returns the edge of the tree as the writer has it.
@@ -89,14 +89,14 @@ func (l *Log) Vouched(ctx context.Context, visit func(r *record.Recorded, vouche
 	if err := l.waitUntilFilled(ctx); err != nil {
 		return v, err
 	}
-	var t segment.Trusted
+	var t segment.TrustedEnd
 	w := l.writer
 	err = w.runHeld(ctx, func() error {
-		t = segment.Trusted{End: w.tail.Edge.Clone(), Tails: slices.Clone(w.tails), Keys: w.tail.keys}
+		t = segment.TrustedEnd{Edge: w.tail.Edge.Clone(), Tails: slices.Clone(w.tails), Keys: w.tail.keys}
 		return nil
 	})
 	if err != nil {
 		return v, err
 	}
-	return l.VouchedBy(ctx, t, visit, first, others)
+	return l.VisitVouched(ctx, t, visit, first, others)
 }

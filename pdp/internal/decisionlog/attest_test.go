@@ -32,13 +32,15 @@ func TestNobodyHidesAStep(t *testing.T) {
 	t.Parallel()
 	const hidden = 6
 	options := Options{Kinds: []string{kindStep}, Checkpoints: Checkpoints{Records: 4}}
-	line := func(tx *bbolt.Tx) []byte { return tx.Bucket([]byte(format.BucketRecords)).Get(segment.Number(hidden)) }
+	line := func(tx *bbolt.Tx) []byte {
+		return tx.Bucket([]byte(format.BucketRecords)).Get(segment.EncodeNumber(hidden))
+	}
 	other := func(tx *bbolt.Tx) []byte { return bytes.Replace(line(tx), []byte("mine"), []byte("none"), 1) }
 	put := func(tx *bbolt.Tx, bucket string, value []byte) error {
-		return tx.Bucket([]byte(bucket)).Put(segment.Number(hidden), value)
+		return tx.Bucket([]byte(bucket)).Put(segment.EncodeNumber(hidden), value)
 	}
 	leaf := func(tx *bbolt.Tx, line []byte) error {
-		stored := bytes.Clone(tx.Bucket([]byte(format.BucketHashes)).Get(segment.Number(hidden)))
+		stored := bytes.Clone(tx.Bucket([]byte(format.BucketHashes)).Get(segment.EncodeNumber(hidden)))
 		sum := sha256.Sum256(append([]byte{0}, line...))
 		copy(stored, sum[:])
 		return put(tx, format.BucketHashes, stored)
@@ -46,15 +48,17 @@ func TestNobodyHidesAStep(t *testing.T) {
 	for name, edit := range map[string]func(*bbolt.Tx) error{
 		"nothing": func(*bbolt.Tx) error { return nil },
 		"record removed": func(tx *bbolt.Tx) error {
-			return tx.Bucket([]byte(format.BucketRecords)).Delete(segment.Number(hidden))
+			return tx.Bucket([]byte(format.BucketRecords)).Delete(segment.EncodeNumber(hidden))
 		},
-		"hash removed":    func(tx *bbolt.Tx) error { return tx.Bucket([]byte(format.BucketHashes)).Delete(segment.Number(hidden)) },
+		"hash removed": func(tx *bbolt.Tx) error {
+			return tx.Bucket([]byte(format.BucketHashes)).Delete(segment.EncodeNumber(hidden))
+		},
 		"record replaced": func(tx *bbolt.Tx) error { return put(tx, format.BucketRecords, other(tx)) },
 		"record and its hash": func(tx *bbolt.Tx) error {
 			return errors.Join(leaf(tx, other(tx)), put(tx, format.BucketRecords, other(tx)))
 		},
 		"a record in between": func(tx *bbolt.Tx) error {
-			return tx.Bucket([]byte(format.BucketRecords)).Put(append(segment.Number(hidden-1), 0), line(tx))
+			return tx.Bucket([]byte(format.BucketRecords)).Put(append(segment.EncodeNumber(hidden-1), 0), line(tx))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -64,7 +68,7 @@ func TestNobodyHidesAStep(t *testing.T) {
 				mustAppend(t, l, entry(fmt.Sprint("decision ", n)), stepOf([]string{"mine", "other"}[n%2], fmt.Sprint("step ", n)))
 			}
 			must(t, l.Close())
-			db, err := boltfile.Open(segment.Path(data, 1), record.ErrDamaged, boltfile.ToWrite, bbolt.Options{})
+			db, err := boltfile.Open(segment.FilePath(data, 1), record.ErrDamaged, boltfile.ToWrite, bbolt.Options{})
 			if err == nil {
 				err = errors.Join(db.Update(edit), boltfile.Close(db, record.ErrDamaged))
 			}
@@ -124,7 +128,7 @@ func TestALineThatNamesAnApproval(t *testing.T) {
 				line := a + b + c
 				for _, of := range []string{`"approval":"`, `"capability":"`, `"capability":{"id":"`} {
 					line := strings.ReplaceAll(line, `"approval":"`, of)
-					if got := w.Names([]byte(line)); got != (strings.Contains(line, of+`mine"`) || strings.Contains(line, `"approval":"mine"`)) {
+					if got := w.NamesItem([]byte(line)); got != (strings.Contains(line, of+`mine"`) || strings.Contains(line, `"approval":"mine"`)) {
 						t.Fatalf("%s: %v", line, got)
 					}
 				}

@@ -112,7 +112,7 @@ func TestCutFiles(t *testing.T) {
 		"acme":    {[]string{"acme"}, append(slices.Clone(above), "tenants/acme", "tenants/acme/a.cedar", "tenants/acme/entities/a.json")},
 		"two":     {[]string{"other", "acme2"}, append(slices.Clone(above), "tenants/acme2/a.cedar", "tenants/other/a.cedar")},
 	} {
-		got := slices.Sorted(maps.Keys(segment.CutFiles(files, c.tenants)))
+		got := slices.Sorted(maps.Keys(segment.VisibleFiles(files, c.tenants)))
 		if diff := cmp.Diff(c.want, got); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}

@@ -78,7 +78,7 @@ func (c *charges) putChanged(tx *bbolt.Tx) error {
 		return err
 	}
 	for _, one := range c.dirty {
-		if err := b.Put(append(segment.Number(one.first), one.whose), segment.Number(uint64(one.weight))); err != nil {
+		if err := b.Put(append(segment.EncodeNumber(one.first), one.whose), segment.EncodeNumber(uint64(one.weight))); err != nil {
 			return err
 		}
 		one.dirty = false
@@ -97,11 +97,11 @@ func readCharges(tx *bbolt.Tx) *charges {
 	}
 	records := tx.Bucket([]byte(format.BucketRecords))
 	_ = b.ForEach(func(k, v []byte) error {
-		weight, isNumber := segment.ReadNumber(v)
+		weight, isNumber := segment.DecodeNumber(v)
 		if len(k) != 9 || !isNumber || weight >= 1<<48 {
 			return nil
 		}
-		first, _ := segment.ReadNumber(k[:8])
+		first, _ := segment.DecodeNumber(k[:8])
 		name := accountOfLine(records.Get(k[:8]), k[8])
 		if c.byName[name] == nil {
 			c.byName[name] = &charge{first: first, whose: k[8]}
@@ -166,7 +166,7 @@ func readActiveCharges(tx *bbolt.Tx, first, checkpointed, size uint64) *charges 
 	c, from := readCharges(tx), max(first, checkpointed)
 	records := tx.Bucket([]byte(format.BucketRecords))
 	for ; from < size; from++ {
-		line := records.Get(segment.Number(from))
+		line := records.Get(segment.EncodeNumber(from))
 		c.addRecords(accountOfLine(line, ofCaller), from, int64(len(line))+lineWeight)
 	}
 	return c
@@ -199,7 +199,7 @@ func weightOf(entries []prepared) (weight int64) {
 // readStretches reads the sealed segments that retention may not drop yet, oldest first. A segment that
 // cannot be read counts with its size toward no caller, so that the log goes on.
 func readStretches(r *segment.Reader, keep Retention, now time.Time) (out []stretch) {
-	all := r.Files()
+	all := r.SegmentFiles()
 	for i := len(all) - 2; i >= 0 && keep.LeastAge > 0; i-- {
 		until, err := begunAt(r, all[i+1].First)
 		if errors.Is(err, segment.ErrGone) || err == nil && until.Add(keep.LeastAge).Before(now) {

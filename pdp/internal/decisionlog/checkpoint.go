@@ -42,7 +42,7 @@ func (w *writer) newestCheckpoint(ctx context.Context, willDo func(*tail) bool) 
 // checkpointDue reports whether so much was written since the last checkpoint, or that is so long ago, that the tree must be signed.
 func (w *writer) checkpointDue(t *tail) bool {
 	c := &w.options.Checkpoints
-	return t.Edge.Size-t.Checkpointed >= uint64(c.Records) || t.Unsigned >= c.Bytes || time.Since(t.checkpointedAt) >= c.Every
+	return t.Edge.Size-t.Checkpointed >= uint64(c.Records) || t.UnsignedBytes >= c.Bytes || time.Since(t.checkpointedAt) >= c.Every
 }
 
 // signCheckpoint signs the tree as it will be after this transaction. nextKey, unless nil, signs too, and is the key of all
@@ -64,7 +64,7 @@ func (w *writer) signCheckpoint(b buckets, next *tail, now time.Time, nextKey *s
 	if err := c.Sign(signers...); err != nil {
 		return err
 	}
-	next.Note, next.Checkpointed, next.checkpointedAt, next.Unsigned = c.Note, c.Size, time.Now(), 0
+	next.Note, next.Checkpointed, next.checkpointedAt, next.UnsignedBytes = c.Note, c.Size, time.Now(), 0
 	return b.checkpoints.Put(c.Key(), c.Note)
 }
 
@@ -78,7 +78,7 @@ func (w *writer) putHead(meta *bbolt.Bucket, s *active, next *tail, o transactio
 	if o.nextKey != nil {
 		by = o.nextKey
 	}
-	head, err := by.HeadOf(s.Number, next.Edge, meta)
+	head, err := by.ComputeHead(s.Number, next.Edge, meta)
 	if err != nil {
 		return err
 	}
@@ -134,8 +134,8 @@ func (w *writer) rotateKey(caller string) (string, error) {
 		return "", w.fail(err)
 	}
 	w.key, w.active.Key = next, next.Public
-	w.frames.rekey(next.Frames)
-	err = errors.Join(segment.Rename(name, filepath.Join(w.data, format.KeyFile)), segment.PublishKey(w.data, next.Public))
+	w.frames.rekey(next.FramesKey)
+	err = errors.Join(segment.RenameSynced(name, filepath.Join(w.data, format.KeyFile)), segment.PublishKey(w.data, next.Public))
 	if err != nil {
 		return "", fmt.Errorf("the new key is in force, but not yet in its file; it is put there at the next start: %w", err)
 	}

@@ -16,9 +16,9 @@ import (
 
 // tail is the end of the log as the writer knows it: all that the writer needs to append.
 type tail struct {
-	segment.End
+	segment.CheckedEnd
 	// journal is what may have records that the segment has not.
-	journal segment.Journaled
+	journal segment.JournalMark
 	// keys is the number of the API keys that the newest record of them came with.
 	keys uint64
 	// doubt is why nothing says that the records behind the last checkpoint are the writer's, "" if something does.
@@ -35,9 +35,9 @@ type transaction struct {
 	now    time.Time // of the calls and the checkpoint; zero is when they are written
 
 	checkpoint bool
-	journal    *segment.Journaled // what counts from now on
-	clean      bool               // the log is being closed
-	nextKey    *segment.Key       // to be signed in
+	journal    *segment.JournalMark // what counts from now on
+	clean      bool                 // the log is being closed
+	nextKey    *segment.Key         // to be signed in
 	begin      *active
 }
 
@@ -61,7 +61,7 @@ func (w *writer) transact(o transaction) error {
 	calls = append(calls, o.calls...)
 	commit := Commit{Calls: len(o.calls)}
 	err := segment.Guard(func() error {
-		tx, err := s.Written().Begin(true)
+		tx, err := s.WriterDB().Begin(true)
 		if err != nil {
 			return err
 		}
@@ -78,7 +78,7 @@ func (w *writer) transact(o transaction) error {
 			return err
 		}
 		w.options.On.Step(after)
-		return s.Written().View(func(tx *bbolt.Tx) error { s.Size = tx.Size(); return nil })
+		return s.WriterDB().View(func(tx *bbolt.Tx) error { s.Size = tx.Size(); return nil })
 	})
 	if err != nil {
 		return fmt.Errorf("segment %s: %w", s.Path, err)
@@ -159,10 +159,10 @@ func (w *writer) writeInto(tx *bbolt.Tx, s *active, next *tail, o transaction, c
 		}
 	}
 	if o.clean {
-		err = f.meta.Put([]byte(format.MetaClean), segment.Number(next.Edge.Size))
+		err = f.meta.Put([]byte(format.MetaClean), segment.EncodeNumber(next.Edge.Size))
 	}
 	if next.keys > 0 && (o.begin != nil || next.keys != w.tail.keys) {
-		err = errors.Join(err, f.meta.Put([]byte(format.MetaKeys), segment.Number(next.keys)))
+		err = errors.Join(err, f.meta.Put([]byte(format.MetaKeys), segment.EncodeNumber(next.keys)))
 	}
 	return errors.Join(err, w.putHead(f.meta, s, next, o))
 }
@@ -183,8 +183,8 @@ func (f *filling) putCall(c *call, now time.Time) error {
 		p := &c.entries[i]
 		p.finish(f.next.Edge.Size, at, behind)
 		f.next.keys = max(p.keys, f.next.keys) // the files of an older change may be back
-		key := segment.Number(f.next.Edge.Size)
-		stored := f.next.Edge.Add(make([]byte, 0, 2*tlog.HashSize), tlog.RecordHash(p.line)) // two hashes on average
+		key := segment.EncodeNumber(f.next.Edge.Size)
+		stored := f.next.Edge.AddLeaf(make([]byte, 0, 2*tlog.HashSize), tlog.RecordHash(p.line)) // two hashes on average
 		if err := f.records.Put(key, p.line); err != nil {
 			return err
 		}
@@ -197,7 +197,7 @@ func (f *filling) putCall(c *call, now time.Time) error {
 			}
 		}
 		f.commit.Bytes += len(p.line)
-		f.next.Unsigned += int64(len(p.line))
+		f.next.UnsignedBytes += int64(len(p.line))
 	}
 	f.segment.charged.addRecords(c.payer, c.first, c.weight)
 	f.commit.Records += len(c.entries)
@@ -238,8 +238,8 @@ func putBeginning(tx *bbolt.Tx, s *segment.File, e segment.Edge, public string) 
 	meta := tx.Bucket([]byte(format.BucketMeta))
 	for name, value := range map[string][]byte{
 		format.MetaFormat:  strconv.AppendInt(nil, format.Version, 10),
-		format.MetaSegment: segment.Number(s.Number),
-		format.MetaFirst:   segment.Number(e.Size),
+		format.MetaSegment: segment.EncodeNumber(s.Number),
+		format.MetaFirst:   segment.EncodeNumber(e.Size),
 		format.MetaEdge:    segment.JoinHashes(e.Hashes),
 		format.MetaKey:     []byte(public),
 	} {

@@ -50,7 +50,7 @@ func (l *Log) Copy(ctx context.Context) (_ segment.Checkpoint, files []Copied, e
 	if err = l.Rotate(ctx); err != nil {
 		return segment.Checkpoint{}, files, err
 	}
-	all := l.Files()
+	all := l.SegmentFiles()
 	sealed, end := all[:len(all)-1], all[len(all)-1].First
 	for _, s := range sealed {
 		if files, err = appendOpened(files, l.data, path.Join(format.LogDir, filepath.Base(s.Path))); err != nil {
@@ -60,7 +60,7 @@ func (l *Log) Copy(ctx context.Context) (_ segment.Checkpoint, files []Copied, e
 	if files, err = appendBundles(files, l.data); err != nil {
 		return segment.Checkpoint{}, files, err
 	}
-	last, err := l.CheckpointTo(end)
+	last, err := l.LastCheckpointWithin(end)
 	return last, files, err
 }
 
@@ -104,8 +104,8 @@ func copyStopped(data string) (last segment.Checkpoint, files []Copied, err erro
 	entries, err := os.ReadDir(filepath.Join(data, format.LogDir))
 	for _, entry := range entries {
 		name := entry.Name()
-		_, isSegment := segment.NumberIn(name)
-		_, _, next := segment.CutNext(name)
+		_, isSegment := segment.ParseFileName(name)
+		_, _, next := segment.ParseNextName(name)
 		if isSegment || next || journals[0] == name || journals[1] == name {
 			names = append(names, path.Join(format.LogDir, name))
 		}

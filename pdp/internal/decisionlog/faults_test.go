@@ -148,7 +148,7 @@ var allFaults = []fault{
 	// Its digest is on record, but as that of the sealed segment: it must not take its place.
 	{"an old file has the name of a new one", removes("redact"), func(t *testing.T, o operation) {
 		k := keep(t, memory(t))
-		steps, path := o.begin(k), segment.Path(k.data, 1)
+		steps, path := o.begin(k), segment.FilePath(k.data, 1)
 		old, err := os.ReadFile(path)
 		k.ok(err)
 		for _, step := range steps {

@@ -482,12 +482,12 @@ func (c *call) appendToFrame(b []byte, at time.Time) []byte {
 // written to the journal. All frames of an earlier journal are filled by then, and it counts no more.
 func (w *writer) startJournal(o transaction) error {
 	options := w.options.Journal
-	options.Key = w.key.Frames
+	options.Key = w.key.FramesKey
 	j, err := journal.Create(w.journalDir(), options)
 	if err != nil {
 		return err
 	}
-	o.journal = &segment.Journaled{ID: j.ID()}
+	o.journal = &segment.JournalMark{ID: j.ID()}
 	if err := w.transact(o); err != nil {
 		_ = j.Close()
 		return err

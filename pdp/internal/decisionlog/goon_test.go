@@ -15,7 +15,7 @@ func TestReadersAskWhetherToGoOn(t *testing.T) {
 	l := mustOpen(t, memory(t), Options{})
 	const parts = 4
 	var entries []record.Entry
-	for n := range parts * segment.MostRecords {
+	for n := range parts * segment.MaxRecords {
 		entries = append(entries, entry(fmt.Sprint(n)))
 	}
 	mustAppend(t, l, entries...)
@@ -29,7 +29,7 @@ func TestReadersAskWhetherToGoOn(t *testing.T) {
 			return nil
 		},
 		"query": func(ctx context.Context) error {
-			_, err := l.Query(ctx, Query{Limit: parts * segment.MostRecords})
+			_, err := l.Query(ctx, Query{Limit: parts * segment.MaxRecords})
 			return err
 		},
 	} {

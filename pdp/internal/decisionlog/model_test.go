@@ -169,7 +169,7 @@ func TestDamage(t *testing.T) {
 	if err := errors.Join(l.writer.runHeld(t.Context(), func() error { size = l.writer.active.Size; return nil }), l.Close()); err != nil {
 		t.Fatal(err)
 	}
-	name := segment.Path(data, 1)
+	name := segment.FilePath(data, 1)
 	good, err := os.ReadFile(name)
 	must(t, err)
 	good = good[:size] // what comes after it is empty

@@ -44,7 +44,7 @@ func open(data string, options Options, replay func(*writer) (int, error)) (*Log
 		l.abandon()
 		return nil, fmt.Errorf("opening the decision log: %w", err)
 	}
-	if c, err := r.CheckpointTo(r.Size()); err == nil {
+	if c, err := r.LastCheckpointWithin(r.Size()); err == nil {
 		l.writer.told.signed.Store(&c)
 	}
 	l.origin = l.writer.key.Name()
@@ -84,7 +84,7 @@ func (l *Log) openWriter(replay func(*writer) (int, error)) (err error) {
 		err = l.writer.checkEdge()
 	}
 	if err == nil {
-		err = l.GoesOn()
+		err = l.CheckNotCut()
 	}
 	if err != nil {
 		return err
@@ -140,12 +140,12 @@ func (w *writer) openTail() (crashed bool, err error) {
 	if err := w.reader.Scan(); err != nil {
 		return false, err
 	}
-	all := w.reader.Files()
+	all := w.reader.SegmentFiles()
 	if w.reader.Partial() {
 		return false, segment.ErrLocked
 	}
 	if len(all) == 0 {
-		if err := segment.CheckNoneBegun(w.data); err != nil {
+		if err := segment.CheckNeverBegun(w.data); err != nil {
 			return false, err
 		}
 		return false, w.createLog()
@@ -162,26 +162,26 @@ func (w *writer) openTail() (crashed bool, err error) {
 		return false, err
 	}
 	db.AllocSize = allocSize
-	s.Own(db)
+	s.GiveToWriter(db)
 	a, clean := &active{File: s, opened: w.options.Now()}, false
 	w.active = a
 	err = s.View(func(tx *bbolt.Tx) (err error) {
 		meta := tx.Bucket([]byte(format.BucketMeta))
-		clean = segment.IsClean(meta, w.reader.Size())
-		if at, ok := segment.TimeOf(tx.Bucket([]byte(format.BucketRecords)).Get(segment.Number(s.First))); ok {
+		clean = segment.ClosedCleanly(meta, w.reader.Size())
+		if at, ok := segment.ParseTime(tx.Bucket([]byte(format.BucketRecords)).Get(segment.EncodeNumber(s.First))); ok {
 			a.opened = at
 		}
 		end, err := segment.CheckEnd(tx, s, w.reader.Size())
 		if err != nil {
 			return err
 		}
-		w.tail = tail{End: end, checkpointedAt: time.Now(), appended: time.Now()}
-		if w.tail.journal, err = segment.ReadJournaled(meta.Get([]byte(format.MetaFormat)), meta.Get([]byte(format.MetaJournal))); err != nil {
+		w.tail = tail{CheckedEnd: end, checkpointedAt: time.Now(), appended: time.Now()}
+		if w.tail.journal, err = segment.ParseJournalMark(meta.Get([]byte(format.MetaFormat)), meta.Get([]byte(format.MetaJournal))); err != nil {
 			return err
 		}
-		w.tails = segment.ReadTails(tx)
-		w.tail.keys, _ = segment.ReadNumber(meta.Get([]byte(format.MetaKeys)))
-		w.tail.doubt, err = w.key.Doubt(s.Number, w.tail.Edge, meta)
+		w.tails = segment.ReadUnsignedTails(tx)
+		w.tail.keys, _ = segment.DecodeNumber(meta.Get([]byte(format.MetaKeys)))
+		w.tail.doubt, err = w.key.CompareHead(s.Number, w.tail.Edge, meta)
 		if err != nil {
 			return err
 		}
@@ -213,7 +213,7 @@ func makeReadOnly(sealed []*segment.File) {
 // of the segment before it, unless that segment was moved away. Each segment is sealed with a checkpoint.
 func (w *writer) checkEdge() error {
 	s := w.active
-	if w.tail.Note != nil || len(w.reader.Files()) < 2 {
+	if w.tail.Note != nil || len(w.reader.SegmentFiles()) < 2 {
 		return nil
 	}
 	last, err := w.reader.LastCheckpoint()
@@ -233,7 +233,7 @@ func (w *writer) checkEdge() error {
 			"%w: segment %d does not continue what was signed of the one before it", record.ErrDamaged, s.Number), err)
 	}
 	var before segment.Edge
-	err = s.View(func(tx *bbolt.Tx) (err error) { before, err = segment.EdgeBefore(tx, s.First); return err })
+	err = s.View(func(tx *bbolt.Tx) (err error) { before, err = segment.ReadEdgeBefore(tx, s.First); return err })
 	if err != nil {
 		return err
 	}
@@ -332,7 +332,7 @@ func (w *writer) closeLog() error {
 		return err
 	}
 	lost, _ := w.state.takeLost() // dropped when nothing was written any more
-	err := w.transact(transaction{calls: w.recordDropped(lost), checkpoint: true, clean: true, journal: &segment.Journaled{}})
+	err := w.transact(transaction{calls: w.recordDropped(lost), checkpoint: true, clean: true, journal: &segment.JournalMark{}})
 	w.options.On.Step(StepClosed)
 	w.closeActive()
 	w.frames.refuseCalls(ErrClosed)

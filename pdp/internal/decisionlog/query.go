@@ -105,26 +105,26 @@ func (p *pager) notBefore(moment time.Time, size uint64) (uint64, error) {
 // there is none, it returns the end of the span.
 func (p *pager) firstFrom(from, to uint64) (at time.Time, sequence uint64, err error) {
 	for from < to {
-		s, err := p.reader.FileOf(from)
+		s, err := p.reader.FindFile(from)
 		if err != nil {
 			if errors.Is(err, segment.ErrGone) { // its segment was moved away
-				from = p.reader.Files()[0].First
+				from = p.reader.SegmentFiles()[0].First
 				continue
 			}
 			return at, 0, err
 		}
-		some, err := p.reader.Lines(s, from, to, false, 1)
+		some, err := p.reader.ReadSpan(s, from, to, false, 1)
 		if err != nil {
 			return at, 0, err
 		}
 		if len(some) > 0 {
-			at, ok := segment.TimeOf(some[0].Line)
+			at, ok := segment.ParseTime(some[0].Line)
 			if !ok {
 				err = fmt.Errorf("record %d: %w: it has no time", some[0].Sequence, record.ErrDamaged)
 			}
 			return at, some[0].Sequence, err
 		}
-		from = p.reader.EndOf(s)
+		from = p.reader.EndOfFile(s)
 	}
 	return at, to, nil
 }
@@ -147,9 +147,9 @@ func (p *pager) run(ctx context.Context) error {
 		if p.query.Newest {
 			at = p.high - 1
 		}
-		s, err := p.reader.FileOf(at)
+		s, err := p.reader.FindFile(at)
 		if errors.Is(err, segment.ErrGone) { // nothing is left of it, nor of any before
-			if p.low = p.reader.Files()[0].First; p.query.Newest {
+			if p.low = p.reader.SegmentFiles()[0].First; p.query.Newest {
 				return nil
 			}
 			continue
@@ -157,7 +157,7 @@ func (p *pager) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		low, high := max(p.low, s.First), min(p.high, p.reader.EndOf(s))
+		low, high := max(p.low, s.First), min(p.high, p.reader.EndOfFile(s))
 		if err := p.takeFrom(ctx, s, low, high); err != nil {
 			return err
 		}
@@ -176,7 +176,7 @@ func (p *pager) takeFrom(ctx context.Context, s *segment.File, low, high uint64)
 	if len(p.terms) == 0 {
 		return p.takeAll(ctx, s, low, high)
 	}
-	list, upTo := p.index.Candidates(index.Segment{Number: s.Number, First: s.First, End: p.reader.EndOf(s)}, p.terms)
+	list, upTo := p.index.Candidates(index.Segment{Number: s.Number, First: s.First, End: p.reader.EndOfFile(s)}, p.terms)
 	first := func() error { return p.takeNamed(ctx, s, between(list, s.First, low, high)) }
 	then := func() error { return p.takeAll(ctx, s, max(low, upTo), high) }
 	if p.query.Newest {
@@ -208,8 +208,8 @@ func (p *pager) takeNamed(ctx context.Context, s *segment.File, sequences []uint
 		if paused, err := p.pause(ctx); paused || err != nil {
 			return err
 		}
-		n := min(len(sequences), max(16, p.query.Limit+1-len(p.page.Lines)), segment.MostRecords)
-		some, err := p.reader.Pick(s, sequences[:n])
+		n := min(len(sequences), max(16, p.query.Limit+1-len(p.page.Lines)), segment.MaxRecords)
+		some, err := p.reader.ReadListed(s, sequences[:n])
 		if err == nil {
 			err = p.takePassing(some)
 		}
@@ -233,7 +233,7 @@ func (p *pager) movePast(sequence uint64) {
 
 // pause ends the page here if there is no more time for it. By then it has examined some records.
 func (p *pager) pause(ctx context.Context) (bool, error) {
-	err := segment.MayGoOn(ctx)
+	err := segment.AwaitTurn(ctx)
 	late := errors.Is(err, context.DeadlineExceeded) || err == nil && p.query.Enough != nil && p.query.Enough()
 	if !late || p.page.Examined == 0 {
 		return false, err
@@ -250,7 +250,7 @@ func (p *pager) takeAll(ctx context.Context, s *segment.File, low, high uint64) 
 		if paused, err := p.pause(ctx); paused || err != nil {
 			return err
 		}
-		some, err := p.reader.Lines(s, low, high, p.query.Newest, segment.MostRecords)
+		some, err := p.reader.ReadSpan(s, low, high, p.query.Newest, segment.MaxRecords)
 		if err == nil {
 			err = p.takePassing(some)
 		}
@@ -291,7 +291,7 @@ func (p *pager) takePassing(some []record.Record) error {
 // Layout implements [index.Source].
 func (l *Log) Layout() []index.Segment {
 	size := l.Size() // before the segments: they are added before it grows
-	all := l.Files()
+	all := l.SegmentFiles()
 	list := make([]index.Segment, len(all))
 	for i, s := range all {
 		end := max(size, s.First)
@@ -305,11 +305,11 @@ func (l *Log) Layout() []index.Segment {
 
 // Terms implements [index.Source].
 func (l *Log) Terms(from, to uint64) ([]index.Record, error) {
-	s, err := l.FileOf(from)
+	s, err := l.FindFile(from)
 	if err != nil {
 		return nil, err
 	}
-	some, err := l.Lines(s, from, to, false, segment.MostRecords)
+	some, err := l.ReadSpan(s, from, to, false, segment.MaxRecords)
 	out := make([]index.Record, len(some))
 	for i, r := range some {
 		out[i] = index.Record{Sequence: r.Sequence, Terms: termsOfLine(r.Line)}

@@ -95,7 +95,7 @@ func BenchmarkQueryMillion(b *testing.B) {
 	settled(b, l)
 	first, err := l.Get(1)
 	must(b, err)
-	begun, _ := segment.TimeOf(first.Line)
+	begun, _ := segment.ParseTime(first.Line)
 	took := time.Since(begun)
 	b.Run("by=id", func(b *testing.B) {
 		var found bound.Passes

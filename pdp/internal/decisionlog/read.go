@@ -44,7 +44,7 @@ func (l *Log) ByID(id string) (record.Record, error) {
 }
 
 // Find is [Log.ByID], but also finds a record by the id of one of its questions.
-func (l *Log) Find(id string) (record.Record, error) { return segment.FindQuestion(id, l.ByID) }
+func (l *Log) Find(id string) (record.Record, error) { return segment.FindRecord(id, l.ByID) }
 
 // barrierWait is how long a read waits whose caller sets no end. Filling takes milliseconds, unless the disk hangs.
 const barrierWait = 10 * time.Second
@@ -70,7 +70,7 @@ func (l *Log) Beyond(ctx context.Context, size uint64) error {
 
 // Snapshot returns the log as of its newest checkpoint.
 func (l *Log) Snapshot() (*segment.Snapshot, error) {
-	last, err := l.CheckpointTo(l.Size())
+	last, err := l.LastCheckpointWithin(l.Size())
 	if err != nil {
 		return nil, err
 	}
@@ -81,22 +81,22 @@ func (l *Log) Snapshot() (*segment.Snapshot, error) {
 // content is removed. It ends before every removal that is under way, because a record
 // that is being removed can be there in one read and gone in the next.
 func (l *Log) Settled() (*segment.Snapshot, error) {
-	last, err := l.CheckpointTo(l.Size())
+	last, err := l.LastCheckpointWithin(l.Size())
 	if err != nil {
 		return nil, err
 	}
 	// In this order: if a removal began before the checkpoint was read, its new file is
 	// still here, or the removal is done.
-	before, err := l.RemovalsBegan()
+	before, err := l.SizeBeforeRemovals()
 	if err != nil {
 		return nil, err
 	}
 	if before < last.Size {
-		if last, err = l.CheckpointTo(before); err != nil {
+		if last, err = l.LastCheckpointWithin(before); err != nil {
 			return nil, err
 		}
 	}
-	return l.Watched(last)
+	return l.WatchedSnapshot(last)
 }
 
 // At returns the log as it was at a moment, or [segment.ErrNotFound] if there was no such
@@ -109,7 +109,7 @@ func (l *Log) At(m segment.Moment) (*segment.Snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
-	return l.Watched(c)
+	return l.WatchedSnapshot(c)
 }
 
 // tileWidth is the number of hashes in a whole tile.
@@ -140,7 +140,7 @@ func (l *Log) Tile(t tlog.Tile) ([]byte, error) {
 	}
 	all := t
 	all.W = int(min(tileWidth, hashes-uint64(t.N)*tileWidth))
-	data, err := l.tiles.readTile(all, tlog.HashReaderFunc(l.Glance))
+	data, err := l.tiles.readTile(all, tlog.HashReaderFunc(l.PeekHashes))
 	if err != nil {
 		return nil, err
 	}

@@ -21,13 +21,13 @@ import (
 func (w *writer) replayJournal() (records int, err error) {
 	on := w.tail.journal
 	switch {
-	case on == (segment.Journaled{}):
+	case on == (segment.JournalMark{}):
 		return 0, nil
 	case on.Aside != 0:
 		return 0, w.moveJournalAside()
 	}
 	w.options.On.Step(StepReplay)
-	read, err := journal.Read(w.journalDir(), on.ID, on.Number, &w.key.Frames)
+	read, err := journal.Read(w.journalDir(), on.ID, on.Number, &w.key.FramesKey)
 	if damage := (*journal.Damage)(nil); errors.As(err, &damage) {
 		return 0, fmt.Errorf("%w: %w", ErrLost, err)
 	}
@@ -38,7 +38,7 @@ func (w *writer) replayJournal() (records int, err error) {
 	if err := w.fillSegment(nil, false); err != nil {
 		return 0, err
 	}
-	if err := w.transact(transaction{journal: &segment.Journaled{}}); err != nil {
+	if err := w.transact(transaction{journal: &segment.JournalMark{}}); err != nil {
 		return 0, err
 	}
 	w.options.On.Step(StepReplayed)
@@ -96,10 +96,10 @@ func Recover(data string, options Options) (Loss, error) {
 // files aside are one transaction: after a crash either all of that is still to be done, or only the files are to be moved.
 func (w *writer) acceptLoss() (Loss, error) {
 	on := w.tail.journal
-	if on == (segment.Journaled{}) || on.Aside != 0 {
+	if on == (segment.JournalMark{}) || on.Aside != 0 {
 		return Loss{}, ErrNoLoss
 	}
-	read, err := journal.Read(w.journalDir(), on.ID, on.Number, &w.key.Frames)
+	read, err := journal.Read(w.journalDir(), on.ID, on.Number, &w.key.FramesKey)
 	var damage *journal.Damage
 	switch {
 	case err == nil:
@@ -131,7 +131,7 @@ func (w *writer) moveJournalAside() error {
 	if _, err := journal.MoveAside(w.journalDir(), time.Unix(0, w.tail.journal.Aside)); err != nil {
 		return err
 	}
-	return w.transact(transaction{journal: &segment.Journaled{}})
+	return w.transact(transaction{journal: &segment.JournalMark{}})
 }
 
 // fail closes what is open after an error of writing, and returns the error that callers get. Until
@@ -169,18 +169,18 @@ func (w *writer) recover() {
 
 // reopen opens the end of the log again, fills the segment with the frames that it lacks, and starts a new journal.
 func (w *writer) reopen() error {
-	size, status, segments := w.reader.Size(), w.state.current(), len(w.reader.Files())
+	size, status, segments := w.reader.Size(), w.state.current(), len(w.reader.SegmentFiles())
 	if err := w.openAgain(); err != nil {
 		return err
 	}
-	if len(w.reader.Files()) != segments { // the beginning of a segment failed, and the segment is there
+	if len(w.reader.SegmentFiles()) != segments { // the beginning of a segment failed, and the segment is there
 		w.setLimits(w.accounts.keep)
 	}
 	if now := w.reader.Size(); now < size {
 		return fmt.Errorf("%w: it had %d records and has %d", record.ErrDamaged, size, now)
 	}
 	// The segment may have some of the frames that were to be filled: it says up to which number.
-	if on := w.tail.journal; on != (segment.Journaled{}) {
+	if on := w.tail.journal; on != (segment.JournalMark{}) {
 		had := w.frames.durableUpTo(on.Number)
 		for _, one := range had {
 			for _, c := range one.calls {
@@ -192,7 +192,7 @@ func (w *writer) reopen() error {
 	if err := w.fillSegment(nil, false); err != nil {
 		return err
 	}
-	if err := w.transact(transaction{journal: &segment.Journaled{}}); err != nil {
+	if err := w.transact(transaction{journal: &segment.JournalMark{}}); err != nil {
 		return err
 	}
 	lost, refused := w.state.takeLost()
@@ -214,7 +214,7 @@ func (w *writer) reopen() error {
 func (w *writer) openAgain() error {
 	w.reader.Opening.Lock()
 	defer w.reader.Opening.Unlock()
-	for _, s := range w.reader.Files() {
+	for _, s := range w.reader.SegmentFiles() {
 		_ = s.Close()
 	}
 	_, err := w.openTail()

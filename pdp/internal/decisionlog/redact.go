@@ -136,7 +136,7 @@ func (l *Log) sealSegmentOf(ctx context.Context, sequence uint64) (segment.Info,
 func withoutLines(group []redacted) keeping {
 	gone := map[string]bool{}
 	for _, one := range group {
-		gone[string(segment.Number(one.sequence))] = true
+		gone[string(segment.EncodeNumber(one.sequence))] = true
 	}
 	return func(bucket, key, value []byte) []byte {
 		if string(bucket) == format.BucketRecords && gone[string(key)] {

@@ -142,9 +142,9 @@ func (r *removal) writeFiles(ctx context.Context) (err error) {
 // writeFile checks a segment, and writes its new file. Both read the same open file, and so does the old digest.
 func (r *removal) writeFile(ctx context.Context, info segment.Info, tree segment.Edge) (err error) {
 	next := fmt.Sprintf("%s.%d%s", info.Path, r.log.Size(), segment.NextSuffix)
-	sealed, err := r.log.FileOf(info.First)
+	sealed, err := r.log.FindFile(info.First)
 	if err == nil {
-		err = sealed.Retire() // sealed a moment ago, it may be locked by this process still
+		err = sealed.TakeFromWriter() // sealed a moment ago, it may be locked by this process still
 	}
 	if err != nil {
 		return err
@@ -194,19 +194,19 @@ func (r *removal) writeFile(ctx context.Context, info segment.Info, tree segment
 // checkSegment makes the tree of a sealed segment again, from its edge and its lines, and compares it with the tree that the
 // writer has in memory.
 func (r *removal) checkSegment(ctx context.Context, tx *bbolt.Tx, sealed segment.Info, tree segment.Edge) error {
-	before, err := segment.EdgeBefore(tx, sealed.First)
+	before, err := segment.ReadEdgeBefore(tx, sealed.First)
 	if err != nil {
 		return err
 	}
 	end, w := sealed.First+sealed.Records, &segment.Walker{Edge: before.Clone(), Visit: func(record.Record) error { return nil }}
 	for err == nil && w.Edge.Size < end {
-		err = w.Read(ctx, tx, end)
+		err = w.ReadOn(ctx, tx, end)
 	}
 	if err != nil {
 		return err
 	}
-	own := segment.StoredHashes(tx)
-	if err := w.Edge.Begins(tree, before.Then(segment.SplitAt(end, own, r.log.Reader))); err != nil {
+	own := segment.HashesIn(tx)
+	if err := w.Edge.CheckBegins(tree, before.HashesWith(segment.SplitHashes(end, own, r.log.Reader))); err != nil {
 		return fmt.Errorf("records %d to %d are not those that were written: %w", sealed.First, end-1, err)
 	}
 	return r.explainGaps(ctx, w)
@@ -218,14 +218,14 @@ func (r *removal) explainGaps(ctx context.Context, w *segment.Walker) error {
 	for more := len(w.Gone) > 0; more; {
 		page, err := r.log.Query(ctx, q)
 		for _, line := range page.Lines {
-			err = errors.Join(err, w.Removed.Take(line))
+			err = errors.Join(err, w.Removed.AddRecord(line))
 		}
 		if err != nil {
 			return err
 		}
 		q.Cursor, more = page.Next, page.More
 	}
-	return w.Explained()
+	return w.CheckGone()
 }
 
 // putOnRecord puts the removal on record, with the files that will be there.
@@ -268,7 +268,7 @@ func (r *removal) replaceSegments(ctx context.Context) error {
 // replaceSegment puts a new file in the place of a segment, and takes its content out of the index.
 func (r *removals) replaceSegment(number uint64, next string) error {
 	delete(r.contents, number)
-	path := segment.Path(r.log.data, number)
+	path := segment.FilePath(r.log.data, number)
 	// The disk gets the old file back, which takes milliseconds, when no process holds it any more: after the locks.
 	old, err := plainfile.Open(path)
 	if err != nil {
@@ -289,7 +289,7 @@ func (l *Log) replaceFile(number uint64, next string) error {
 	}
 	l.Opening.Lock()
 	defer l.Opening.Unlock()
-	all := l.Files()
+	all := l.SegmentFiles()
 	for _, s := range all[:len(all)-1] { // the last one is the writer's
 		if s.Number == number {
 			return errors.Join(s.Close(), os.Rename(next, s.Path))
@@ -322,7 +322,7 @@ func (r *removals) finishLeft(ctx context.Context) error {
 		return err
 	}
 	for _, entry := range entries {
-		segment, size, ok := segment.CutNext(entry.Name())
+		segment, size, ok := segment.ParseNextName(entry.Name())
 		if !ok {
 			continue
 		}

@@ -51,27 +51,27 @@ func TestNothingIsRemovedFromAnAlteredSegment(t *testing.T) {
 	}
 	last := func(v []byte) []byte { v[len(v)-1] ^= 1; return v }
 	tests := map[string]change{
-		"a line": put(format.BucketRecords, segment.Number(5), func(v []byte) []byte { return bytes.Replace(v, []byte("subject-of"), []byte("subject-oF"), 1) }),
+		"a line": put(format.BucketRecords, segment.EncodeNumber(5), func(v []byte) []byte { return bytes.Replace(v, []byte("subject-of"), []byte("subject-oF"), 1) }),
 		"a line and its hash": func(t *testing.T, tx *bbolt.Tx) {
-			put(format.BucketRecords, segment.Number(5), func(v []byte) []byte { return bytes.Replace(v, []byte("subject-of"), []byte("subject-oF"), 1) })(t, tx)
-			e, err := segment.EdgeBefore(tx, 3)
+			put(format.BucketRecords, segment.EncodeNumber(5), func(v []byte) []byte { return bytes.Replace(v, []byte("subject-of"), []byte("subject-oF"), 1) })(t, tx)
+			e, err := segment.ReadEdgeBefore(tx, 3)
 			if err != nil {
 				t.Error(err)
 			}
 			for e.Size < 6 { // and all that follows from it in this segment
-				line := tx.Bucket([]byte(format.BucketRecords)).Get(segment.Number(e.Size))
-				stored := e.Add(nil, tlog.RecordHash(line))
-				if err := tx.Bucket([]byte(format.BucketHashes)).Put(segment.Number(e.Size-1), stored); err != nil {
+				line := tx.Bucket([]byte(format.BucketRecords)).Get(segment.EncodeNumber(e.Size))
+				stored := e.AddLeaf(nil, tlog.RecordHash(line))
+				if err := tx.Bucket([]byte(format.BucketHashes)).Put(segment.EncodeNumber(e.Size-1), stored); err != nil {
 					t.Error(err)
 				}
 			}
 		},
-		"a leaf's hash":    put(format.BucketHashes, segment.Number(4), flip(3)),
-		"a subtree's hash": put(format.BucketHashes, segment.Number(5), last),
+		"a leaf's hash":    put(format.BucketHashes, segment.EncodeNumber(4), flip(3)),
+		"a subtree's hash": put(format.BucketHashes, segment.EncodeNumber(5), last),
 		"the edge":         put(format.BucketMeta, []byte(format.MetaEdge), flip(0)),
 		"a longer edge":    put(format.BucketMeta, []byte(format.MetaEdge), func(v []byte) []byte { return append(v, v...) }),
 		"a line is gone": func(t *testing.T, tx *bbolt.Tx) {
-			if err := tx.Bucket([]byte(format.BucketRecords)).Delete(segment.Number(4)); err != nil {
+			if err := tx.Bucket([]byte(format.BucketRecords)).Delete(segment.EncodeNumber(4)); err != nil {
 				t.Error(err)
 			}
 		},
@@ -79,7 +79,7 @@ func TestNothingIsRemovedFromAnAlteredSegment(t *testing.T) {
 	for name, change := range tests {
 		t.Run(name, func(t *testing.T) {
 			data := sealedThrice(t)
-			path := segment.Path(data, 2)
+			path := segment.FilePath(data, 2)
 			good, err := os.ReadFile(path)
 			must(t, err)
 			alter(t, path, change)
@@ -123,8 +123,8 @@ func TestMissingLinesHaveTheirRecords(t *testing.T) {
 	}
 	later := time.Now().Add(2 * time.Hour)
 	must(t, l.Close())
-	alter(t, segment.Path(data, 3), func(t *testing.T, tx *bbolt.Tx) {
-		if err := tx.Bucket([]byte(format.BucketRecords)).Delete(segment.Number(7)); err != nil {
+	alter(t, segment.FilePath(data, 3), func(t *testing.T, tx *bbolt.Tx) {
+		if err := tx.Bucket([]byte(format.BucketRecords)).Delete(segment.EncodeNumber(7)); err != nil {
 			t.Error(err)
 		}
 	})
@@ -143,8 +143,8 @@ func TestTheFileThatIsReplacedIsChecked(t *testing.T) {
 	data := sealedThrice(t)
 	l := mustOpen(t, data, Options{})
 	mustGet(t, l.Reader, 1) // opens it
-	replaceBy(t, segment.Path(data, 1), func(tx *bbolt.Tx) error {
-		return tx.Bucket([]byte(format.BucketRecords)).Put(segment.Number(2), []byte(`{"sequence":2}`))
+	replaceBy(t, segment.FilePath(data, 1), func(tx *bbolt.Tx) error {
+		return tx.Bucket([]byte(format.BucketRecords)).Put(segment.EncodeNumber(2), []byte(`{"sequence":2}`))
 	})
 	if err := l.Redact(t.Context(), "", idIn(t, l, 1), "on request"); !errors.Is(err, record.ErrDamaged) {
 		t.Errorf("got %v", err)

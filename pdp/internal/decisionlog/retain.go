@@ -96,7 +96,7 @@ func (r *removals) contentSize(s segment.Info) (int64, error) {
 	if known, ok := r.contents[s.Number]; ok {
 		return known, nil
 	}
-	segment, err := r.log.FileOf(s.First)
+	segment, err := r.log.FindFile(s.First)
 	if err != nil {
 		return 0, err
 	}
@@ -182,7 +182,7 @@ func onlyUpkeep(r *segment.Reader, first, records uint64) (bool, error) {
 	if records > upkeepMost {
 		return false, nil
 	}
-	some, err := r.Some(first, first+records)
+	some, err := r.ReadSome(first, first+records)
 	if err != nil {
 		return false, err
 	}

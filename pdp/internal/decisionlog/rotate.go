@@ -61,7 +61,7 @@ func (l *Log) Rotate(ctx context.Context) error {
 	if err != nil {
 		return err // old is the writer's still
 	}
-	return old.Retire() // if that is not yet done
+	return old.TakeFromWriter() // if that is not yet done
 }
 
 // rotate seals the active segment and begins the next. If the next one cannot be made, as on a full disk, the active one stays.
@@ -85,8 +85,8 @@ func (w *writer) rotate() error {
 		_ = next.Close()
 		return err
 	}
-	_ = os.Chmod(old.Path, sealedMode) // not needed for safety: hashes and signatures protect the segment
-	go func() { _ = old.Retire() }()   // unmapping takes milliseconds, and readers may be at it
+	_ = os.Chmod(old.Path, sealedMode)       // not needed for safety: hashes and signatures protect the segment
+	go func() { _ = old.TakeFromWriter() }() // unmapping takes milliseconds, and readers may be at it
 	w.options.On.Rotate()
 	return nil
 }
@@ -100,7 +100,7 @@ func (w *writer) sealActive(next *segment.File) error {
 	// next segment names the journal again. If that fails, a new journal is made.
 	on := w.tail.journal
 	w.options.On.Step(StepSeal)
-	if err := w.transact(transaction{checkpoint: w.tail.Edge.Size > w.tail.Checkpointed, journal: &segment.Journaled{}}); err != nil {
+	if err := w.transact(transaction{checkpoint: w.tail.Edge.Size > w.tail.Checkpointed, journal: &segment.JournalMark{}}); err != nil {
 		return w.fail(err)
 	}
 	w.options.On.Step(StepSealed)
@@ -116,12 +116,12 @@ func (w *writer) sealActive(next *segment.File) error {
 }
 
 // beginSegment makes a prepared segment the active one, by writing its first record.
-func (w *writer) beginSegment(s *segment.File, event string, about map[string]any, on *segment.Journaled) error {
+func (w *writer) beginSegment(s *segment.File, event string, about map[string]any, on *segment.JournalMark) error {
 	next := &active{File: s}
 	if err := w.transact(transaction{calls: []*call{w.ownRecord("", event, about)}, begin: next, journal: on}); err != nil {
 		return err
 	}
-	w.reader.Add(s)
+	w.reader.AddFile(s)
 	w.active, next.opened = next, w.options.Now()
 	w.makeVisible(w.tail.Edge.Size)
 	return nil
@@ -138,7 +138,7 @@ func (w *writer) prepareSegment(number uint64) (*segment.File, error) {
 		return nil, err
 	}
 	db.AllocSize = allocSize
-	s.Own(db)
+	s.GiveToWriter(db)
 	err = segment.Guard(func() error {
 		return db.Update(func(tx *bbolt.Tx) error {
 			for _, name := range []string{format.BucketMeta, format.BucketRecords, format.BucketHashes, format.BucketIDs, format.BucketCheckpoints} {
@@ -151,7 +151,7 @@ func (w *writer) prepareSegment(number uint64) (*segment.File, error) {
 	})
 	if err == nil {
 		w.options.On.Step(StepPrepare)
-		err = segment.Rename(draft, s.Path)
+		err = segment.RenameSynced(draft, s.Path)
 		w.options.On.Step(StepPrepared)
 	}
 	if err != nil {

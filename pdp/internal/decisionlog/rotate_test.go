@@ -107,7 +107,7 @@ func TestRotationFillsBeforeItHolds(t *testing.T) {
 func TestRotationWaitsForNoReader(t *testing.T) {
 	l := mustOpen(t, memory(t), Options{})
 	mustAppend(t, l, entryOf("", true))
-	s, reading, release := l.Files()[0], make(chan struct{}), make(chan struct{})
+	s, reading, release := l.SegmentFiles()[0], make(chan struct{}), make(chan struct{})
 	read := make(chan error, 1)
 	go func() {
 		read <- s.View(func(*bbolt.Tx) error {
@@ -129,7 +129,7 @@ func TestRotationWaitsForNoReader(t *testing.T) {
 	}
 	mustAppend(t, l, entryOf("", true))
 	must(t, l.Rotate(t.Context()))
-	for _, s := range l.Files()[1:2] {
+	for _, s := range l.SegmentFiles()[1:2] {
 		db, err := segment.OpenFile(s.Path, boltfile.ToRead, bbolt.Options{Timeout: time.Nanosecond})
 		if err != nil {
 			t.Fatal("after Rotate:", err)
@@ -220,7 +220,7 @@ func TestSealedSegmentsAreReadOnlyAgain(t *testing.T) {
 	k.options.RetryEvery = time.Millisecond
 	k.append("a-1")
 	k.ok(k.log.Rotate(t.Context()))
-	path := segment.Path(k.data, 1)
+	path := segment.FilePath(k.data, 1)
 	readOnly := func() {
 		t.Helper()
 		info, err := os.Stat(path)

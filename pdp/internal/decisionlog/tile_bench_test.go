@@ -60,7 +60,7 @@ func BenchmarkTileMillion(b *testing.B) {
 				reads.Took(time.Since(start))
 			}
 			bound.Check(b, reads.Median(), "ms-median", test.most)
-			if open := openSealed(l); open > segment.KeptOpen {
+			if open := openSealed(l); open > segment.MaxOpen {
 				b.Errorf("%d files are open", open)
 			}
 		})
@@ -77,13 +77,13 @@ func openSealed(l *Log) (n int) {
 	return n
 }
 
-func sealedOf(l *Log) []*segment.File { return l.Files()[:len(l.Files())-1] }
+func sealedOf(l *Log) []*segment.File { return l.SegmentFiles()[:len(l.SegmentFiles())-1] }
 
 // To read tiles opens no file for good: those that are open are for readers of records.
 func TestTilesOpenNoSegment(t *testing.T) {
 	t.Parallel()
 	l := mustOpen(t, t.TempDir(), Options{})
-	for n := range 2 * segment.KeptOpen {
+	for n := range 2 * segment.MaxOpen {
 		var entries []record.Entry
 		for i := range 100 {
 			entries = append(entries, entry(fmt.Sprint(n, " ", i)))

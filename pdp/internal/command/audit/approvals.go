@@ -135,7 +135,7 @@ type story struct {
 	Incomplete bool        `json:"incomplete,omitzero"`
 	Steps      []storyStep `json:"steps"`
 
-	names record.RecordedNames
+	names record.RequestNames
 	read  []readStep
 }
 

@@ -42,7 +42,7 @@ func (n *ndjson) begin(h segment.Head) error {
 		Keys:       h.Keys,
 		Live:       h.Live,
 	}
-	if !n.filter.All() {
+	if !n.filter.MatchesAll() {
 		line.Filter = &n.filter
 	}
 	return n.envelope(0, line)

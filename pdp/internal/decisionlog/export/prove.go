@@ -221,5 +221,5 @@ func (l Log) continues(then segment.Checkpoint) error {
 		return fmt.Errorf("the old checkpoint covers %d records and the newest here %d: "+
 			"a running server has the rest, or the log was cut", then.Size, now.Size)
 	}
-	return l.Reader.Continues(then)
+	return l.Reader.CheckContinues(then)
 }

@@ -29,7 +29,7 @@ type TailOptions struct {
 func Last(ctx context.Context, data string, o TailOptions, yield func(sequence int64, line []byte) error) (cursor int64, err error) {
 	cursor, o.Last = -1, max(0, o.Last)
 	err = segment.Read(data, func(s *segment.Snapshot) error {
-		if o.Filter.All() { // the last ones that pass another filter are known at the end only
+		if o.Filter.MatchesAll() { // the last ones that pass another filter are known at the end only
 			cursor = max(-1, s.Head.Size-o.Last-1)
 		}
 		var last []record.Record
@@ -110,7 +110,7 @@ func (o TailOptions) handBatch(s *segment.Snapshot, line []byte, inherited *reco
 	if o.Inherited == nil {
 		return nil
 	}
-	id, err := inherited.Lacks(line)
+	id, err := inherited.MissingBatch(line)
 	if err != nil || id == "" {
 		return err
 	}

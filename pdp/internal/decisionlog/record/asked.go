@@ -18,7 +18,7 @@ import (
 var ErrNoRequest = errors.New("the record holds no whole request")
 
 // mostHidden is how many places are hidden in a request at the most: those of an item, and those of its batch.
-const mostHidden = 128
+const maxHidden = 128
 
 const shapeNative = "native" // the shape of AuthZEN has no name in a record
 
@@ -30,23 +30,23 @@ const shapeNative = "native" // the shape of AuthZEN has no name in a record
 // record, or "" if nothing is; else 0, true, {} or []. A name that was masked stays as it is on
 // record. So a mask never makes a request unreadable.
 func (r *Recorded) Request(limits evaluation.Limits) (evaluation.Request, []evaluation.Hidden, error) {
-	q, err := r.request(limits)
+	q, err := r.decodeRequest(limits)
 	if err != nil {
 		return evaluation.Request{}, nil, fmt.Errorf("record %d: %w", r.Sequence, err)
 	}
 	hidden := slices.Clone(r.Masked)
-	r.fit(&q, hidden)
+	r.setFits(&q, hidden)
 	return q, hidden, nil
 }
 
-func (r *Recorded) request(limits evaluation.Limits) (q evaluation.Request, err error) {
+func (r *Recorded) decodeRequest(limits evaluation.Limits) (q evaluation.Request, err error) {
 	if len(r.Asked) == 0 || len(r.Gone) > 0 {
 		return q, ErrNoRequest
 	}
 	limits.Body = format.MaxLine // masking may have made the request longer than it was
 	asked := r.Asked
 	if len(r.Masked) > 0 {
-		if asked, err = unhidden(asked, r.Masked, limits); err != nil {
+		if asked, err = fillHidden(asked, r.Masked, limits); err != nil {
 			return q, fmt.Errorf("%w: %w", ErrNoRequest, err)
 		}
 	}
@@ -70,14 +70,16 @@ func (r *Recorded) request(limits evaluation.Limits) (q evaluation.Request, err 
 }
 
 // Cut ends a pointer of the member unknown that is not whole, because the names in it were masked.
-const Cut = "/…"
+const MaskedPointerEnd = "/…"
 
 // unknownPlaces are the places whose values were not known.
 func (r *Recorded) unknownPlaces() (*evaluation.Unknown, error) {
 	if r.Unknown == nil {
 		return nil, nil
 	}
-	masked := func(at string) bool { return strings.Contains(at, evaluation.MaskPrefix) || strings.HasSuffix(at, Cut) }
+	masked := func(at string) bool {
+		return strings.Contains(at, evaluation.MaskPrefix) || strings.HasSuffix(at, MaskedPointerEnd)
+	}
 	if slices.ContainsFunc(r.Unknown, masked) {
 		return nil, fmt.Errorf("%w: the name of a place that was unknown is masked", ErrNoRequest)
 	}
@@ -89,14 +91,14 @@ func (r *Recorded) unknownPlaces() (*evaluation.Unknown, error) {
 }
 
 // unhidden is a request in AuthZEN form with values of their types in the hidden places.
-func unhidden(asked jsontext.Value, masked []evaluation.Hidden, limits evaluation.Limits) (jsontext.Value, error) {
+func fillHidden(asked jsontext.Value, masked []evaluation.Hidden, limits evaluation.Limits) (jsontext.Value, error) {
 	o, err := evaluation.ParseObject(asked, limits)
 	if err != nil {
 		return nil, err
 	}
 	v, whole := o.Value(), ""
-	if len(masked) > mostHidden {
-		return nil, fmt.Errorf("it lists %d masked places, and no record has more than %d", len(masked), mostHidden)
+	if len(masked) > maxHidden {
+		return nil, fmt.Errorf("it lists %d masked places, and no record has more than %d", len(masked), maxHidden)
 	}
 	for _, h := range masked {
 		if strings.Count(h.At, "/") > limits.Depth {
@@ -106,7 +108,7 @@ func unhidden(asked jsontext.Value, masked []evaluation.Hidden, limits evaluatio
 		switch {
 		case !known:
 			return nil, fmt.Errorf("what is masked at %q has type %q, which a later program wrote", h.At, h.Type)
-		case h.Part, h.Type == "string" && !h.Removed, whole != "" && within(h.At, whole):
+		case h.Part, h.Type == "string" && !h.Removed, whole != "" && isWithin(h.At, whole):
 			continue
 		case h.Type == "object" || h.Type == "array":
 			whole = h.At // an item may have places of its batch's record below its own
@@ -117,7 +119,7 @@ func unhidden(asked jsontext.Value, masked []evaluation.Hidden, limits evaluatio
 		}
 		v = made
 	}
-	return presentable(v.Object(), masked).MarshalJSON()
+	return mendHidden(v.Object(), masked).MarshalJSON()
 }
 
 // standIn is some value for a hidden place. Where the place names an actor or the persons that a
@@ -139,13 +141,13 @@ func standIn(h evaluation.Hidden) (evaluation.Value, bool) {
 // presentable mends what a request presents as its approval, if that is hidden: a request that
 // presents none, or two, could not be read. Which round of an approved call it is, is left out if
 // it is hidden: the record has it besides. So is a person that is hidden, whom no policy sees.
-func presentable(o evaluation.Object, masked []evaluation.Hidden) evaluation.Object {
+func mendHidden(o evaluation.Object, masked []evaluation.Hidden) evaluation.Object {
 	const approvalAt, idAt, continues, person = "/context/approval", "/context/approval_id", "continues", "person"
-	if slices.ContainsFunc(masked, func(h evaluation.Hidden) bool { return within(h.At, "/context/"+person) }) {
+	if slices.ContainsFunc(masked, func(h evaluation.Hidden) bool { return isWithin(h.At, "/context/"+person) }) {
 		inContext, _ := o.Get("context")
 		o = o.With("context", inContext.Object().Without(func(name string) bool { return name == person }).Value())
 	}
-	hides := func(h evaluation.Hidden) bool { return within(h.At, approvalAt) || h.At == idAt }
+	hides := func(h evaluation.Hidden) bool { return isWithin(h.At, approvalAt) || h.At == idAt }
 	if !slices.ContainsFunc(masked, hides) {
 		return o
 	}
@@ -163,7 +165,7 @@ func presentable(o evaluation.Object, masked []evaluation.Hidden) evaluation.Obj
 	if hasApproval {
 		presented := approval.Object().With("id", id)
 		at := approvalAt + "/" + continues
-		if slices.ContainsFunc(masked, func(h evaluation.Hidden) bool { return within(h.At, at) || within(at, h.At) }) {
+		if slices.ContainsFunc(masked, func(h evaluation.Hidden) bool { return isWithin(h.At, at) || isWithin(at, h.At) }) {
 			presented = presented.Without(func(name string) bool { return name == continues })
 		}
 		context = context.With("approval", presented.Value())
@@ -175,7 +177,7 @@ func presentable(o evaluation.Object, masked []evaluation.Hidden) evaluation.Obj
 }
 
 // within reports whether a pointer is the other one, or below it.
-func within(pointer, above string) bool {
+func isWithin(pointer, above string) bool {
 	rest, ok := strings.CutPrefix(pointer, above)
 	return ok && (rest == "" || rest[0] == '/')
 }
@@ -183,7 +185,7 @@ func within(pointer, above string) bool {
 // fit says of hidden values whether they could be put to the policies of the bundle that decided: the record lists the
 // places of the request that could not. If it lists nothing but names, all values fit. If that was the reason, the
 // listed values misfit. Of all others it is unknown, because a list may name one place for several.
-func (r *Recorded) fit(q *evaluation.Request, hidden []evaluation.Hidden) {
+func (r *Recorded) setFits(q *evaluation.Request, hidden []evaluation.Hidden) {
 	reason := evaluation.Reason(r.Reason)
 	fits := r.Kind == format.KindDecision || r.Kind == format.KindPossible
 	switch reason {
@@ -194,10 +196,10 @@ func (r *Recorded) fit(q *evaluation.Request, hidden []evaluation.Hidden) {
 	}
 	names := []string{"/subject/type", "/subject/id", "/action/name", "/resource/type", "/resource/id"}
 	for _, pointer := range r.Mismatch {
-		place := q.Shape.Canonical(inItem(pointer))
+		place := q.Shape.Canonical(itemPointer(pointer))
 		fits = fits && slices.Contains(names, place)
 		for n, h := range hidden {
-			if reason == evaluation.SchemaMismatch && (within(place, h.At) || within(h.At, place)) {
+			if reason == evaluation.SchemaMismatch && (isWithin(place, h.At) || isWithin(h.At, place)) {
 				hidden[n].Fit = evaluation.Misfits
 			}
 		}
@@ -211,7 +213,7 @@ func (r *Recorded) fit(q *evaluation.Request, hidden []evaluation.Hidden) {
 
 // inItem is a pointer into the body of a batch as one into the request of the item: what an item
 // has itself stands below /evaluations/N, and what it inherits where a single request has it.
-func inItem(pointer string) string {
+func itemPointer(pointer string) string {
 	rest, ok := strings.CutPrefix(pointer, "/evaluations/")
 	if _, after, found := strings.Cut(rest, "/"); ok && found {
 		return "/" + after
@@ -221,7 +223,7 @@ func inItem(pointer string) string {
 
 // hiddenIn are the hidden places of a member that an item inherits from this record of its batch.
 // has says whether the member is there: masking may have removed it.
-func (p *parts) hiddenIn(member string, has bool) (all []evaluation.Hidden) {
+func (p *parts) inheritedHidden(member string, has bool) (all []evaluation.Hidden) {
 	places := map[string]string{
 		InheritsSubject: "/subject/properties", InheritsAction: "/action/properties",
 		InheritsResource: "/resource/properties", InheritsContext: "/context",
@@ -233,9 +235,9 @@ func (p *parts) hiddenIn(member string, has bool) (all []evaluation.Hidden) {
 	for _, h := range p.Masked {
 		switch {
 		case !inherited:
-		case within(h.At, at):
+		case isWithin(h.At, at):
 			all = append(all, h)
-		case within(at, h.At) && (!h.Part || !has): // it is hidden as a part of the context
+		case isWithin(at, h.At) && (!h.Part || !has): // it is hidden as a part of the context
 			all = append(all, evaluation.Hidden{At: at, Type: "array", Removed: !has})
 		}
 	}
@@ -246,7 +248,7 @@ func (p *parts) hiddenIn(member string, has bool) (all []evaluation.Hidden) {
 func sortHidden(all []evaluation.Hidden) {
 	order := []string{InheritsSubject, InheritsAction, InheritsResource, InheritsContext}
 	rank := func(h evaluation.Hidden) int {
-		return slices.IndexFunc(order, func(member string) bool { return within(h.At, "/"+member) })
+		return slices.IndexFunc(order, func(member string) bool { return isWithin(h.At, "/"+member) })
 	}
 	slices.SortStableFunc(all, func(a, b evaluation.Hidden) int { return cmp.Compare(rank(a), rank(b)) })
 }

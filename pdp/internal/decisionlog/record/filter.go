@@ -47,7 +47,7 @@ type Filter struct {
 }
 
 // All reports whether every record passes.
-func (f Filter) All() bool {
+func (f Filter) MatchesAll() bool {
 	return f.Tenants == nil && f.From.IsZero() && f.To.IsZero() &&
 		f.Tenant == "" && f.Kind == "" && f.Decision == "" && f.Subject == "" && f.Resource == "" && f.Action == "" && f.Policy == "" && f.Event == "" && f.Of == "" && f.Approval == "" && f.Capability == "" && f.Text == ""
 }
@@ -62,7 +62,7 @@ func (f Filter) Check() error {
 	if !f.From.IsZero() && !f.To.IsZero() && !f.From.Before(f.To) {
 		return fmt.Errorf("nothing is at or after %s and before %s; see to the order of the two", f.From.Format(time.RFC3339), f.To.Format(time.RFC3339))
 	}
-	if n := utf8.RuneCountInString(f.Text); f.Text != "" && (n < leastText || n > mostText || !utf8.ValidString(f.Text)) {
+	if n := utf8.RuneCountInString(f.Text); f.Text != "" && (n < minText || n > maxText || !utf8.ValidString(f.Text)) {
 		return fmt.Errorf("the text %w", ErrText)
 	}
 	return nil
@@ -71,28 +71,28 @@ func (f Filter) Check() error {
 // Matches reports whether a record line passes, by itself: its batch is not looked at. A line that is no record is an
 // error, never a record that does not match: it must not be passed over.
 func (f Filter) Matches(line []byte) (bool, error) {
-	s := f.sieve()
+	s := f.newSieve()
 	return s.Passes(line)
 }
 
 // Passes reports whether a record passes, but for Text: if it is that of a batch of questions, whether one of them does.
 func (f Filter) Passes(r *Recorded) bool {
 	if r.Items == nil {
-		return f.passes(r)
+		return f.passesAlone(r)
 	}
 	questions, err := r.Questions()
-	return err == nil && (f.passes(r) || slices.ContainsFunc(questions, func(q Recorded) bool { return f.passes(&q) }))
+	return err == nil && (f.passesAlone(r) || slices.ContainsFunc(questions, func(q Recorded) bool { return f.passesAlone(&q) }))
 }
 
-func (f Filter) passes(r *Recorded) bool {
+func (f Filter) passesAlone(r *Recorded) bool {
 	return (f.From.IsZero() || !r.Time.Before(f.From)) &&
 		(f.To.IsZero() || r.Time.Before(f.To)) &&
 		(f.Tenants == nil || slices.Contains(f.Tenants, r.Tenant)) &&
 		(f.Tenant == "" || f.Tenant == r.Tenant) &&
 		(f.Kind == "" || f.Kind == r.Kind) &&
 		(f.Decision == "" || f.Decision == r.Answer()) &&
-		(f.Subject == "" || named(r.Names.Subject, f.Subject)) &&
-		(f.Resource == "" || named(r.Names.Resource, f.Resource)) &&
+		(f.Subject == "" || hasName(r.Names.Subject, f.Subject)) &&
+		(f.Resource == "" || hasName(r.Names.Resource, f.Resource)) &&
 		(f.Action == "" || f.Action == r.Names.Action.Name) &&
 		(f.Policy == "" || r.decidedBy(f.Policy)) &&
 		(f.Event == "" || f.Event == r.Event) &&
@@ -112,7 +112,7 @@ func (r *Recorded) Approvals() (ids []string) {
 	for _, d := range r.Discharged {
 		ids = append(ids, d.Approval)
 	}
-	if id := r.stepOf().Approval; id != "" {
+	if id := r.stepIDs().Approval; id != "" {
 		ids = append(ids, id)
 	}
 	return ids
@@ -124,12 +124,12 @@ func (r *Recorded) Capabilities() (ids []string) {
 	if c := r.Capability; c != nil {
 		return append([]string{c.ID}, c.Ancestors...)
 	}
-	of := r.stepOf()
+	of := r.stepIDs()
 	return append([]string{of.Capability}, of.Ancestors...)
 }
 
 // stepOf is the approval request, and the capability, that a record is a step of.
-func (r *Recorded) stepOf() (of struct {
+func (r *Recorded) stepIDs() (of struct {
 	Approval   string   `json:"approval"`
 	Capability string   `json:"capability"`
 	Ancestors  []string `json:"ancestors"`
@@ -141,6 +141,6 @@ func (r *Recorded) stepOf() (of struct {
 }
 
 // named reports whether an entity is the one of an id, or of "type/id".
-func named(e evaluation.Ref, name string) bool {
+func hasName(e evaluation.Ref, name string) bool {
 	return e.ID != "" && (name == e.ID || name == e.Type+"/"+e.ID)
 }

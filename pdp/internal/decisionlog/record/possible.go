@@ -226,7 +226,7 @@ func (r *Recorded) resolved(item jsontext.Value, shared *parts) (Recorded, error
 			}
 		}
 	}
-	err = q.take(&own, shared)
+	err = q.assemble(&own, shared)
 	return q, err
 }
 

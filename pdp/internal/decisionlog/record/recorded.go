@@ -46,7 +46,7 @@ type Recorded struct {
 	Declared    []string                 `json:"declared"` // nil: the caller has no registration
 	RequestID   string                   `json:"request_id"`
 	TraceID     string                   `json:"trace_id"`
-	Names       RecordedNames            `json:"request"`
+	Names       RequestNames             `json:"request"`
 	Shape       string                   `json:"shape"`
 	Masked      []evaluation.Hidden      `json:"masked"`  // of the whole request, if the record was resolved
 	Unknown     []string                 `json:"unknown"` // nil: it did not ask what is possible
@@ -87,7 +87,7 @@ type Recorded struct {
 }
 
 // RecordedNames are the names in a request: what people and filters look for.
-type RecordedNames struct {
+type RequestNames struct {
 	Subject evaluation.Ref `json:"subject"`
 	Action  struct {
 		Name string `json:"name"`
@@ -226,18 +226,18 @@ func Resolve(line []byte, batch Record) (Recorded, error) {
 		own.Request = cmp.Or(own.Request, &Request{})
 		shared.Request = cmp.Or(shared.Request, &Request{})
 	}
-	err = r.take(&own, &shared)
+	err = r.assemble(&own, &shared)
 	return r, err
 }
 
 // take makes the request of its own parts and those that it inherits.
-func (r *Recorded) take(own, shared *parts) (err error) {
+func (r *Recorded) assemble(own, shared *parts) (err error) {
 	for _, member := range r.Inherits {
 		has, err := own.Request.inherit(member, shared.Request)
 		if err != nil {
 			return fmt.Errorf("record %d: %w", r.Sequence, err)
 		}
-		hidden := shared.hiddenIn(member, has)
+		hidden := shared.inheritedHidden(member, has)
 		if r.Masked = append(r.Masked, hidden...); !has && len(hidden) == 0 {
 			r.Gone = append(r.Gone, member)
 		}
@@ -256,13 +256,13 @@ func (r *Recorded) take(own, shared *parts) (err error) {
 func (q *Request) inherit(member string, from *Request) (bool, error) {
 	switch member {
 	case InheritsSubject:
-		return inherit(&q.Subject, from.Subject, "properties")
+		return inheritMember(&q.Subject, from.Subject, "properties")
 	case InheritsAction:
-		return inherit(&q.Action, from.Action, "properties")
+		return inheritMember(&q.Action, from.Action, "properties")
 	case InheritsResource:
-		return inherit(&q.Resource, from.Resource, "properties")
+		return inheritMember(&q.Resource, from.Resource, "properties")
 	case InheritsSupported:
-		return inherit(&q.Context, from.Context, InheritsSupported)
+		return inheritMember(&q.Context, from.Context, InheritsSupported)
 	case InheritsContext:
 		if q.Context != nil {
 			return false, fmt.Errorf("%w: it has a context of its own, and inherits one", ErrDamaged)
@@ -274,15 +274,15 @@ func (q *Request) inherit(member string, from *Request) (bool, error) {
 }
 
 // inherit adds a member of one object to another, behind all others.
-func inherit(into *jsontext.Value, from jsontext.Value, member string) (bool, error) {
-	own, err := membersOf(*into)
+func inheritMember(into *jsontext.Value, from jsontext.Value, member string) (bool, error) {
+	own, err := decodeMembers(*into)
 	if err != nil {
 		return false, err
 	}
 	if _, has := own[member]; has {
 		return false, fmt.Errorf("%w: it has %s of its own, and inherits them", ErrDamaged, member)
 	}
-	theirs, err := membersOf(from)
+	theirs, err := decodeMembers(from)
 	value, has := theirs[member]
 	if err != nil || !has {
 		return false, err
@@ -296,7 +296,7 @@ func inherit(into *jsontext.Value, from jsontext.Value, member string) (bool, er
 	return true, nil
 }
 
-func membersOf(object jsontext.Value) (members map[string]jsontext.Value, err error) {
+func decodeMembers(object jsontext.Value) (members map[string]jsontext.Value, err error) {
 	if object == nil {
 		return nil, nil
 	}
@@ -309,7 +309,7 @@ type Inheritance struct{ last string }
 
 // Lacks is the id of the record that a record inherits from if that did not come before,
 // and "" otherwise. From now on it counts as come.
-func (h *Inheritance) Lacks(line []byte) (id string, err error) {
+func (h *Inheritance) MissingBatch(line []byte) (id string, err error) {
 	r, err := Parse(line)
 	switch of := r.BatchID(); {
 	case err != nil:

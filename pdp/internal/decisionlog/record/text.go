@@ -20,12 +20,12 @@ import (
 
 // The lengths of a [Filter.Text], in characters.
 const (
-	leastText = 2
-	mostText  = 256
+	minText = 2
+	maxText = 256
 )
 
 // ErrText is the error for a text that cannot be sought.
-var ErrText = fmt.Errorf("is not of %d to %d characters in UTF-8; give a word, or a few, of what you look for", leastText, mostText)
+var ErrText = fmt.Errorf("is not of %d to %d characters in UTF-8; give a word, or a few, of what you look for", minText, maxText)
 
 // TextDays is how far back a text is sought if a filter has no From.
 const TextDays = 90
@@ -61,16 +61,16 @@ type Sieve struct {
 }
 
 // mostInherited is how many answers a Sieve keeps. A batch has a few, and its items stand together.
-const mostInherited = 64
+const maxInherited = 64
 
 // NewSieve makes a Sieve for the lines of a log, whose items resolve reads with what they inherit.
 func NewSieve(f Filter, resolve func(line []byte) (Recorded, error)) *Sieve {
-	s := f.sieve()
+	s := f.newSieve()
 	s.resolve = resolve
 	return &s
 }
 
-func (f Filter) sieve() Sieve {
+func (f Filter) newSieve() Sieve {
 	quoted := quote(nil, f.Text)
 	s := Sieve{filter: f, word: fold(nil, []byte(f.Text)), quoted: fold(nil, quoted[1:len(quoted)-1]), inherited: map[string]bool{}}
 	if f.Kind != "" && f.Kind != format.KindDecision {
@@ -81,7 +81,7 @@ func (f Filter) sieve() Sieve {
 
 // Passes is [Filter.Matches], and knows the inherited parts of an item.
 func (s *Sieve) Passes(line []byte) (bool, error) {
-	if s.filter.All() {
+	if s.filter.MatchesAll() {
 		return true, nil
 	}
 	if (s.filter.Text != "" || s.kind != nil) && !s.mayPass(line) {
@@ -94,9 +94,9 @@ func (s *Sieve) Passes(line []byte) (bool, error) {
 	if s.filter.Text == "" {
 		return true, nil
 	}
-	has, err := s.in(line)
+	has, err := s.containsWord(line)
 	if err == nil && !has {
-		has, err = s.inherits(r)
+		has, err = s.inheritsWord(r)
 	}
 	return has, err
 }
@@ -125,7 +125,7 @@ func (s *Sieve) mayPass(line []byte) bool {
 }
 
 // inherits reports whether the inherited parts of an item have the word.
-func (s *Sieve) inherits(r *Recorded) (bool, error) {
+func (s *Sieve) inheritsWord(r *Recorded) (bool, error) {
 	id := r.BatchID()
 	if s.resolve == nil || id == "" {
 		return false, nil
@@ -138,11 +138,11 @@ func (s *Sieve) inherits(r *Recorded) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	has, err := s.in(whole.Asked)
+	has, err := s.containsWord(whole.Asked)
 	if err != nil {
 		return false, err
 	}
-	if len(s.inherited) >= mostInherited {
+	if len(s.inherited) >= maxInherited {
 		clear(s.inherited)
 	}
 	s.inherited[about] = has
@@ -151,10 +151,10 @@ func (s *Sieve) inherits(r *Recorded) (bool, error) {
 
 // unread are the members of a record whose texts are not there to be read: times, digests, signatures, and the list of
 // masked places.
-var unread = []string{"time", "now", "masked", "rest", "bundle", "salt", "seal", "filed_at", "expires_at", "proof"}
+var unsearched = []string{"time", "now", "masked", "rest", "bundle", "salt", "seal", "filed_at", "expires_at", "proof"}
 
 // in reports whether JSON has the word.
-func (s *Sieve) in(text []byte) (bool, error) {
+func (s *Sieve) containsWord(text []byte) (bool, error) {
 	d := jsontext.NewDecoder(bytes.NewBuffer(text))
 	for own := 0; ; { // the depth from which on names are the caller's; 0 is nowhere
 		token, err := d.ReadToken()
@@ -174,7 +174,7 @@ func (s *Sieve) in(text []byte) (bool, error) {
 		value := token.String()
 		if kind, n := d.StackIndex(depth); kind == '{' && n%2 == 1 && own == 0 {
 			switch {
-			case slices.Contains(unread, value):
+			case slices.Contains(unsearched, value):
 				if err := d.SkipValue(); err != nil {
 					return false, fmt.Errorf("not a record: %w", err)
 				}
@@ -183,14 +183,14 @@ func (s *Sieve) in(text []byte) (bool, error) {
 			}
 			continue
 		}
-		if s.says(value) {
+		if s.textHasWord(value) {
 			return true, nil
 		}
 	}
 }
 
 // says reports whether a text has the word, outside of the stand-ins of masked values.
-func (s *Sieve) says(text string) bool {
+func (s *Sieve) textHasWord(text string) bool {
 	for {
 		part, rest, more := cutMask(text)
 		if s.folded = fold(s.folded[:0], []byte(part)); bytes.Contains(s.folded, s.word) {
@@ -229,7 +229,7 @@ func fold(to, text []byte) []byte {
 	to = slices.Grow(to, len(text))
 	for len(text) > 0 {
 		if b := text[0]; b < utf8.RuneSelf {
-			to, text = append(to, upper[b]), text[1:]
+			to, text = append(to, upperASCII[b]), text[1:]
 			continue
 		}
 		c, n := utf8.DecodeRune(text)
@@ -243,7 +243,7 @@ func fold(to, text []byte) []byte {
 }
 
 // upper are the first of each of these.
-var upper = func() (all [utf8.RuneSelf]byte) {
+var upperASCII = func() (all [utf8.RuneSelf]byte) {
 	for c := range all {
 		if all[c] = byte(c); 'a' <= c && c <= 'z' {
 			all[c] -= 'a' - 'A'

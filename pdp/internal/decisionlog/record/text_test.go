@@ -13,9 +13,9 @@ func TestFewAnswersAreKept(t *testing.T) {
 	s := NewSieve(Filter{Text: "nowhere to be found"}, func(line []byte) (Recorded, error) {
 		return Recorded{Asked: []byte(`{"subject":{"id":"alice"}}`)}, nil
 	})
-	for n := range 3 * mostInherited {
+	for n := range 3 * maxInherited {
 		line := fmt.Sprintf(`{"id":"batch-%d.0","kind":%q,"inherits":["subject"]}`, n, format.KindDecision)
-		if has, err := s.Passes([]byte(line)); has || err != nil || len(s.inherited) == 0 || len(s.inherited) > mostInherited {
+		if has, err := s.Passes([]byte(line)); has || err != nil || len(s.inherited) == 0 || len(s.inherited) > maxInherited {
 			t.Fatalf("%d: %t, %v; %d answers are kept", n, has, err, len(s.inherited))
 		}
 	}

@@ -97,7 +97,7 @@ func requestOf(masked *mask.Masking) *record.Request {
 	for n, pointer := range q.Unknown {
 		shown := masked.Pointer(pointer, pointer)
 		if strings.Count(shown, "/") < strings.Count(pointer, "/") {
-			shown += record.Cut
+			shown += record.MaskedPointerEnd
 		}
 		q.Unknown[n] = shown
 	}

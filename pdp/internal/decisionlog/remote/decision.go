@@ -68,7 +68,7 @@ func (l *Log) Decision(ctx context.Context, id string) (d Decision, err error) {
 	}
 	// A question of a batch has an id of its own, and no record: only that question is shown.
 	if err == nil {
-		err = d.Ask(id)
+		err = d.SelectQuestion(id)
 	}
 	for _, line := range got.Receipts {
 		r, wrong := record.Parse(line)

@@ -116,7 +116,7 @@ func (p *page) each(o export.TailOptions, inherited *record.Inheritance, yield f
 }
 
 func lacks(o export.TailOptions, inherited *record.Inheritance, line []byte, batches map[string][]byte) error {
-	id, err := inherited.Lacks(line)
+	id, err := inherited.MissingBatch(line)
 	if err != nil || id == "" {
 		return err
 	}

@@ -167,7 +167,7 @@ func (out *Sample) addBundle(s *segment.Snapshot, digest string) error {
 	}
 	if files != nil {
 		sum, _ := base64.StdEncoding.DecodeString(strings.TrimPrefix(digest, "h1:")) // it was, to find them
-		cut := segment.CutFiles(files, s.Tenants)
+		cut := segment.VisibleFiles(files, s.Tenants)
 		about.Dir = path.Join(sampleBundles, hex.EncodeToString(sum))
 		about.Files, about.Kept, about.Whole = len(cut), true, len(cut) == len(files)
 		out.Files[about.Dir+".list"] = segment.BundleList(cut)

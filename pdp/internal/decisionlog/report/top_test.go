@@ -104,7 +104,7 @@ func TestTopIsBoundedAndHonest(t *testing.T) {
 				name = fmt.Sprint("often", r.IntN(3))
 			}
 			real["user/"+name]++
-			top.decided(&record.Recorded{Names: record.RecordedNames{Subject: evaluation.Ref{Type: "user", ID: name}}})
+			top.decided(&record.Recorded{Names: record.RequestNames{Subject: evaluation.Ref{Type: "user", ID: name}}})
 			if len(top.rows) > 16 {
 				t.Fatalf("%d names are held", len(top.rows))
 			}

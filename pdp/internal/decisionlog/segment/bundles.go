@@ -39,7 +39,7 @@ type Bundles struct{ dir string }
 var ErrNoSuchBundle = errors.New("no bundle is kept under this digest")
 
 // maxKept is what a file of a bundle may have at most.
-const maxKept = 1 << 30
+const maxFileBytes = 1 << 30
 
 // BundlesDir is where the files of bundles are kept, below the data directory.
 const BundlesDir = "log/bundles"
@@ -65,22 +65,22 @@ func (b *Bundles) Put(files map[string][]byte) (digest string, err error) {
 		return "", err
 	}
 	for _, content := range files {
-		if err := b.keep(content, ""); err != nil {
+		if err := b.writeOnce(content, ""); err != nil {
 			return "", err
 		}
 	}
 	// The list is last: where it stands, all that it names stands.
-	if err := b.keep(BundleList(files), listEnding); err != nil {
+	if err := b.writeOnce(BundleList(files), listEnding); err != nil {
 		return "", err
 	}
 	return digest, nil
 }
 
 // keep writes content under its hash and an ending, unless it is there already, whole.
-func (b *Bundles) keep(content []byte, ending string) error {
+func (b *Bundles) writeOnce(content []byte, ending string) error {
 	sum := sha256.Sum256(content)
 	name := hex.EncodeToString(sum[:])
-	if kept, err := b.read(name, ending); err == nil && bytes.Equal(kept, content) {
+	if kept, err := b.readChecked(name, ending); err == nil && bytes.Equal(kept, content) {
 		return nil
 	}
 	return plainfile.Replace(filepath.Join(b.dir, name+ending), content)
@@ -98,7 +98,7 @@ func BundleList(files map[string][]byte) []byte {
 // CutFiles is what of a bundle's files may be seen by who may see some tenants
 // only; nil is all of them. What stands below tenants/ is that tenant's alone, and
 // a MANIFEST names the files of all. What stands above is in force for each.
-func CutFiles(files map[string][]byte, tenants []string) map[string][]byte {
+func VisibleFiles(files map[string][]byte, tenants []string) map[string][]byte {
 	if tenants == nil {
 		return files
 	}
@@ -120,23 +120,23 @@ const listEnding = ".list"
 // Files returns the files of a bundle that a record names, by path. Content that is
 // not what its name says is an error, never returned.
 func (b *Bundles) Files(digest string) (map[string][]byte, error) {
-	return b.files(digest, listEnding, "")
+	return b.readListed(digest, listEnding, "")
 }
 
 // Listed is [Bundles.Files] of a digest that somebody may have made of a file.
 func (b *Bundles) Listed(digest string) (map[string][]byte, error) {
-	return b.files(digest, listEnding)
+	return b.readListed(digest, listEnding)
 }
 
 // files returns the files of the list that is kept with one of some endings.
-func (b *Bundles) files(digest string, endings ...string) (map[string][]byte, error) {
+func (b *Bundles) readListed(digest string, endings ...string) (map[string][]byte, error) {
 	sum, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(digest, "h1:"))
 	if err != nil || len(sum) != sha256.Size || !strings.HasPrefix(digest, "h1:") {
 		return nil, fmt.Errorf("%w: %q is no digest", ErrNoSuchBundle, digest)
 	}
 	var list []byte
 	for _, ending := range endings {
-		if list, err = b.read(hex.EncodeToString(sum), ending); !errors.Is(err, fs.ErrNotExist) {
+		if list, err = b.readChecked(hex.EncodeToString(sum), ending); !errors.Is(err, fs.ErrNotExist) {
 			break
 		}
 	}
@@ -152,7 +152,7 @@ func (b *Bundles) files(digest string, endings ...string) (map[string][]byte, er
 		if !ok {
 			return nil, fmt.Errorf("%s is kept, but is no list of files", digest)
 		}
-		if files[path], err = b.read(hash, ""); err != nil {
+		if files[path], err = b.readChecked(hash, ""); err != nil {
 			return nil, fmt.Errorf("%s of %s: %w", path, digest, err)
 		}
 	}
@@ -160,11 +160,11 @@ func (b *Bundles) files(digest string, endings ...string) (map[string][]byte, er
 }
 
 // read returns what is kept under a hash and an ending, having checked that it is.
-func (b *Bundles) read(name, ending string) ([]byte, error) {
+func (b *Bundles) readChecked(name, ending string) ([]byte, error) {
 	if len(name) != 2*sha256.Size || strings.Trim(name, "0123456789abcdef") != "" {
 		return nil, fmt.Errorf("%q is no hash", name)
 	}
-	content, err := plainfile.Read(filepath.Join(b.dir, name+ending), maxKept)
+	content, err := plainfile.Read(filepath.Join(b.dir, name+ending), maxFileBytes)
 	if err != nil {
 		return nil, err
 	}

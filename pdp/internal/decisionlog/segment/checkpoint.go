@@ -44,7 +44,9 @@ func (c *Checkpoint) Sign(signers ...note.Signer) (err error) {
 }
 
 // key is the key in the bucket of checkpoints.
-func (c Checkpoint) Key() []byte { return append(Number(c.Size), Number(uint64(c.Time.UnixNano()))...) }
+func (c Checkpoint) Key() []byte {
+	return append(EncodeNumber(c.Size), EncodeNumber(uint64(c.Time.UnixNano()))...)
+}
 
 // ParseCheckpoint reads a checkpoint. Its signatures are verified where known is
 // not nil: at least one must be of a known key.
@@ -103,16 +105,16 @@ func parseCheckpointText(text string) (c Checkpoint, err error) {
 // both included, in order.
 func (r *Reader) Checkpoints(ctx context.Context, from, to uint64) iter.Seq2[Checkpoint, error] {
 	return func(yield func(Checkpoint, error) bool) {
-		for _, s := range r.Files() {
-			after := append(Number(from), make([]byte, 8)...)
+		for _, s := range r.SegmentFiles() {
+			after := append(EncodeNumber(from), make([]byte, 8)...)
 			for more := true; more; {
 				var some []Checkpoint
 				err := r.View(s, func(tx *bbolt.Tx) (err error) {
-					some, after, err = someCheckpoints(tx, after, to)
+					some, after, err = readSomeCheckpoints(tx, after, to)
 					return err
 				})
-				more = len(some) == MostRecords
-				if err = errors.Join(err, MayGoOn(ctx)); err != nil {
+				more = len(some) == MaxRecords
+				if err = errors.Join(err, AwaitTurn(ctx)); err != nil {
 					yield(Checkpoint{}, err)
 					return
 				}
@@ -127,9 +129,9 @@ func (r *Reader) Checkpoints(ctx context.Context, from, to uint64) iter.Seq2[Che
 }
 
 // someCheckpoints reads a few, from a key, and returns the key to go on with.
-func someCheckpoints(tx *bbolt.Tx, after []byte, to uint64) (out []Checkpoint, next []byte, err error) {
+func readSomeCheckpoints(tx *bbolt.Tx, after []byte, to uint64) (out []Checkpoint, next []byte, err error) {
 	c := tx.Bucket([]byte(format.BucketCheckpoints)).Cursor()
-	for k, v := c.Seek(after); k != nil && len(out) < MostRecords; k, v = c.Next() {
+	for k, v := c.Seek(after); k != nil && len(out) < MaxRecords; k, v = c.Next() {
 		checkpoint, err := ParseCheckpoint(bytes.Clone(v), nil)
 		if err != nil {
 			return out, after, fmt.Errorf("%w: %w", record.ErrDamaged, err)
@@ -145,17 +147,17 @@ func someCheckpoints(tx *bbolt.Tx, after []byte, to uint64) (out []Checkpoint, n
 // LastCheckpoint is the newest stored checkpoint. It counts even if it covers more records
 // than there are: then it is the evidence that the end of the log was cut off. If a segment
 // cannot be read, neither can what it says.
-func (r *Reader) LastCheckpoint() (Checkpoint, error) { return r.CheckpointTo(math.MaxUint64) }
+func (r *Reader) LastCheckpoint() (Checkpoint, error) { return r.LastCheckpointWithin(math.MaxUint64) }
 
 // checkpointTo is the newest stored checkpoint of no more than so many records. While writing
 // fails the active segment is closed. Then it is the newest one of the sealed segments, which
 // are there to be read, unless size leaves none out.
-func (r *Reader) CheckpointTo(size uint64) (last Checkpoint, err error) {
+func (r *Reader) LastCheckpointWithin(size uint64) (last Checkpoint, err error) {
 	none := fmt.Errorf("%w: there is no checkpoint yet", ErrNotFound)
-	err = r.newestFirst(none, size == math.MaxUint64, func(tx *bbolt.Tx) (found bool, err error) {
+	err = r.searchNewestFirst(none, size == math.MaxUint64, func(tx *bbolt.Tx) (found bool, err error) {
 		c := tx.Bucket([]byte(format.BucketCheckpoints)).Cursor()
 		for k, v := c.Last(); k != nil; k, v = c.Prev() {
-			if n, ok := ReadNumber(k[:min(8, len(k))]); !ok || n <= size {
+			if n, ok := DecodeNumber(k[:min(8, len(k))]); !ok || n <= size {
 				last, err = ParseCheckpoint(bytes.Clone(v), nil)
 				return true, err
 			}
@@ -167,7 +169,7 @@ func (r *Reader) CheckpointTo(size uint64) (last Checkpoint, err error) {
 
 // checkpointAt returns the checkpoint of a moment.
 func (r *Reader) CheckpointAt(m Moment) (c Checkpoint, err error) {
-	s, err := r.FileOf(m.Size - 1)
+	s, err := r.FindFile(m.Size - 1)
 	if err != nil {
 		return c, err
 	}
@@ -193,18 +195,18 @@ func (r *Reader) Witnessed() (Checkpoint, error) {
 	if err != nil {
 		return Checkpoint{}, err
 	}
-	c, err := r.OfThisLog(signed)
+	c, err := r.ParseOwnCheckpoint(signed)
 	if err != nil {
 		return Checkpoint{}, fmt.Errorf("%s: %w", format.WitnessedFile, err)
 	}
-	if err := r.Continues(c); err != nil {
+	if err := r.CheckContinues(c); err != nil {
 		return c, fmt.Errorf("%s: %w", format.WitnessedFile, err)
 	}
 	return c, nil
 }
 
 // OfThisLog reads a checkpoint that one of the log's keys signed.
-func (r *Reader) OfThisLog(signed []byte) (Checkpoint, error) {
+func (r *Reader) ParseOwnCheckpoint(signed []byte) (Checkpoint, error) {
 	keys, err := VerifierKeys(r.data)
 	if err != nil {
 		return Checkpoint{}, err
@@ -222,7 +224,7 @@ func (r *Reader) OfThisLog(signed []byte) (Checkpoint, error) {
 var ErrForked = errors.New("the checkpoint is not of this log's history")
 
 // Continues returns an error if the log does not begin with the records of a checkpoint.
-func (r *Reader) Continues(c Checkpoint) error {
+func (r *Reader) CheckContinues(c Checkpoint) error {
 	if c.Size > r.Size() {
 		return fmt.Errorf("%w: it covers %d records, and here are %d", ErrForked, c.Size, r.Size())
 	}

@@ -20,18 +20,18 @@ import (
 )
 
 // end is the end of a log, as far as a reader can check it.
-type End struct {
-	Edge         Edge
-	Time         time.Time // of the last record or checkpoint
-	Note         []byte    // the last checkpoint
-	Checkpointed uint64    // its size
-	Unsigned     int64     // bytes of the lines behind it
+type CheckedEnd struct {
+	Edge          Edge
+	Time          time.Time // of the last record or checkpoint
+	Note          []byte    // the last checkpoint
+	Checkpointed  uint64    // its size
+	UnsignedBytes int64     // bytes of the lines behind it
 }
 
 // checkTail reads the end of the active segment, as far as it is not below the
 // last checkpoint, and computes again what the tree says of it.
-func CheckEnd(tx *bbolt.Tx, s *File, size uint64) (t End, err error) {
-	r, err := segmentHashes(tx, s.First)
+func CheckEnd(tx *bbolt.Tx, s *File, size uint64) (t CheckedEnd, err error) {
+	r, err := hashesWithin(tx, s.First)
 	if err != nil {
 		return t, err
 	}
@@ -53,29 +53,29 @@ func CheckEnd(tx *bbolt.Tx, s *File, size uint64) (t End, err error) {
 		}
 		from = max(s.First, min(c.Size, size-1)) // the last record in any case
 	}
-	t = End{Note: c.Note, Checkpointed: c.Size, Time: c.Time}
-	if t.Edge, err = edgeAt(from, r); err != nil {
+	t = CheckedEnd{Note: c.Note, Checkpointed: c.Size, Time: c.Time}
+	if t.Edge, err = readEdge(from, r); err != nil {
 		return t, err
 	}
 	return t, t.replay(tx, size)
 }
 
 // replay goes over the last records again, as when they were written.
-func (t *End) replay(tx *bbolt.Tx, size uint64) error {
-	for r, err := range storedFrom(tx, t.Edge.Size, size) {
+func (t *CheckedEnd) replay(tx *bbolt.Tx, size uint64) error {
+	for r, err := range scanStored(tx, t.Edge.Size, size) {
 		if err != nil {
 			return err
 		}
 		if r.Line != nil && tlog.RecordHash(r.Line) != r.Leaf {
 			return fmt.Errorf("%w: record %d is not the one that was hashed", record.ErrDamaged, r.Sequence)
 		}
-		if !t.Edge.extend(r.Leaf, r.hashes) {
+		if !t.Edge.addAndCompare(r.Leaf, r.hashes) {
 			return fmt.Errorf("%w: the tree does not hold record %d", record.ErrDamaged, r.Sequence)
 		}
 		if t.Edge.Size > t.Checkpointed {
-			t.Unsigned += int64(len(r.Line))
+			t.UnsignedBytes += int64(len(r.Line))
 		}
-		if at, ok := TimeOf(r.Line); ok && at.After(t.Time) {
+		if at, ok := ParseTime(r.Line); ok && at.After(t.Time) {
 			t.Time = at
 		}
 	}
@@ -83,7 +83,7 @@ func (t *End) replay(tx *bbolt.Tx, size uint64) error {
 }
 
 // timeOf reads the time of a line.
-func TimeOf(line []byte) (time.Time, bool) {
+func ParseTime(line []byte) (time.Time, bool) {
 	var stamp struct {
 		Time string `json:"time"`
 	}
@@ -101,8 +101,8 @@ const (
 )
 
 // doubt compares the head of a segment with the one that the key makes. It returns the cause if the head is not the writer's.
-func (k *Key) Doubt(segment uint64, e Edge, meta *bbolt.Bucket) (cause string, err error) {
-	want, err := k.HeadOf(segment, e, meta)
+func (k *Key) CompareHead(segment uint64, e Edge, meta *bbolt.Bucket) (cause string, err error) {
+	want, err := k.ComputeHead(segment, e, meta)
 	if err != nil {
 		return "", err
 	}
@@ -116,15 +116,15 @@ func (k *Key) Doubt(segment uint64, e Edge, meta *bbolt.Bucket) (cause string, e
 }
 
 // headOf is the MAC of a segment, as format.go specifies it.
-func (k *Key) HeadOf(segment uint64, e Edge, meta *bbolt.Bucket) ([]byte, error) {
+func (k *Key) ComputeHead(segment uint64, e Edge, meta *bbolt.Bucket) ([]byte, error) {
 	root, err := e.Root()
 	version, journal := meta.Get([]byte(format.MetaFormat)), meta.Get([]byte(format.MetaJournal))
-	m := hmac.New(sha256.New, k.head[:])
-	for _, part := range [][]byte{Number(segment), Number(e.Size), root[:], Number(uint64(len(version))), version, Number(uint64(len(journal))), journal} {
+	m := hmac.New(sha256.New, k.headKey[:])
+	for _, part := range [][]byte{EncodeNumber(segment), EncodeNumber(e.Size), root[:], EncodeNumber(uint64(len(version))), version, EncodeNumber(uint64(len(journal))), journal} {
 		_, _ = m.Write(part)
 	}
 	last := byte(0)
-	if IsClean(meta, e.Size) {
+	if ClosedCleanly(meta, e.Size) {
 		last = 1
 	}
 	_, _ = m.Write([]byte{last})
@@ -133,13 +133,13 @@ func (k *Key) HeadOf(segment uint64, e Edge, meta *bbolt.Bucket) ([]byte, error)
 }
 
 // isClean reports whether a log of so many records was closed in good order.
-func IsClean(meta *bbolt.Bucket, size uint64) bool {
-	clean, _ := ReadNumber(meta.Get([]byte(format.MetaClean)))
+func ClosedCleanly(meta *bbolt.Bucket, size uint64) bool {
+	clean, _ := DecodeNumber(meta.Get([]byte(format.MetaClean)))
 	return clean == size && meta.Get([]byte(format.MetaJournal)) == nil
 }
 
 // readTails reads the tails that a segment names, and those before it.
-func ReadTails(tx *bbolt.Tx) (all []record.UnsignedTail) {
+func ReadUnsignedTails(tx *bbolt.Tx) (all []record.UnsignedTail) {
 	c := tx.Bucket([]byte(format.BucketRecords)).Cursor()
 	for k, line := c.First(); k != nil; k, line = c.Next() {
 		if !bytes.Contains(line, []byte(`"`+format.EventUnsigned)) {
@@ -154,7 +154,7 @@ func ReadTails(tx *bbolt.Tx) (all []record.UnsignedTail) {
 
 // journaled names the journal that may have records which the log's segment has not, and the last frame that the
 // segment has. The zero value is none.
-type Journaled struct {
+type JournalMark struct {
 	ID     journal.ID
 	Number uint64
 	// aside is the time, in Unix nanoseconds, that the names of its files are to get. If it is set, the segment has
@@ -163,15 +163,15 @@ type Journaled struct {
 }
 
 // put says it in a segment.
-func (j Journaled) Put(meta *bbolt.Bucket) error {
-	if j == (Journaled{}) {
+func (j JournalMark) Put(meta *bbolt.Bucket) error {
+	if j == (JournalMark{}) {
 		return errors.Join(
 			meta.Put([]byte(format.MetaFormat), strconv.AppendInt(nil, format.Version, 10)),
 			meta.Delete([]byte(format.MetaJournal)))
 	}
-	value := append(j.ID[:], Number(j.Number)...)
+	value := append(j.ID[:], EncodeNumber(j.Number)...)
 	if j.Aside != 0 {
-		value = append(value, Number(uint64(j.Aside))...)
+		value = append(value, EncodeNumber(uint64(j.Aside))...)
 	}
 	return errors.Join(
 		meta.Put([]byte(format.MetaFormat), strconv.AppendInt(nil, format.VersionJournaled, 10)),
@@ -179,7 +179,7 @@ func (j Journaled) Put(meta *bbolt.Bucket) error {
 }
 
 // readJournaled reads what put wrote: the format of a segment, and its journal.
-func ReadJournaled(version, value []byte) (j Journaled, err error) {
+func ParseJournalMark(version, value []byte) (j JournalMark, err error) {
 	if string(version) != strconv.Itoa(format.VersionJournaled) {
 		return j, nil
 	}
@@ -188,9 +188,9 @@ func ReadJournaled(version, value []byte) (j Journaled, err error) {
 		return j, fmt.Errorf("%w: it does not say which journal it has records in", record.ErrDamaged)
 	}
 	copy(j.ID[:], value)
-	j.Number, _ = ReadNumber(value[n : n+8])
+	j.Number, _ = DecodeNumber(value[n : n+8])
 	if len(value) > n+8 {
-		at, _ := ReadNumber(value[n+8:])
+		at, _ := DecodeNumber(value[n+8:])
 		j.Aside = int64(at)
 	}
 	return j, nil

@@ -66,30 +66,30 @@ type File struct {
 	Number, First uint64
 	Path          string
 	Key           string // the public key in force when it was last written to
-	Journal       Journaled
+	journal       JournalMark
 
-	mu     sync.RWMutex // held for reading while db is in use
-	db     *bbolt.DB    // nil where it is not open
-	active bool         // it is the writer's, who alone opens and closes it
-	used   time.Time
-	Size   int64
-	sound  os.FileInfo // the file that was checked when it was opened last
+	mu       sync.RWMutex // held for reading while db is in use
+	db       *bbolt.DB    // nil where it is not open
+	active   bool         // it is the writer's, who alone opens and closes it
+	lastUsed time.Time
+	Size     int64
+	checked  os.FileInfo // the file that was checked when it was opened last
 }
 
 // newFile returns a segment that is not open.
 func NewFile(data string, number uint64) *File {
-	return &File{Number: number, Path: Path(data, number)}
+	return &File{Number: number, Path: FilePath(data, number)}
 }
 
 // own gives an open file to the writer, who alone closes it from now on.
-func (s *File) Own(db *bbolt.DB) {
+func (s *File) GiveToWriter(db *bbolt.DB) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.db, s.active = db, true
 }
 
 // written returns the open file, for the writer.
-func (s *File) Written() *bbolt.DB { return s.db }
+func (s *File) WriterDB() *bbolt.DB { return s.db }
 
 // view runs f in a read transaction. What f keeps of it must be copied.
 func (s *File) View(f func(*bbolt.Tx) error) error {
@@ -118,7 +118,7 @@ func (s *File) Close() error {
 }
 
 // retire closes a file that was written to and now can be opened by who reads.
-func (s *File) Retire() error {
+func (s *File) TakeFromWriter() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.active = false
@@ -139,11 +139,11 @@ func OpenFile(path string, use boltfile.Use, options bbolt.Options) (*bbolt.DB, 
 		return nil, fmt.Errorf("segment %s: %w", path, errors.Join(err, fmt.Errorf("%w: %s is empty", record.ErrDamaged, path)))
 	}
 	db, err := boltfile.Open(path, record.ErrDamaged, use, options)
-	return db, inFile(err, path)
+	return db, namePath(err, path)
 }
 
 // inFile says which file an error is of.
-func inFile(err error, path string) error {
+func namePath(err error, path string) error {
 	switch {
 	case err == nil:
 		return nil
@@ -178,23 +178,23 @@ func (s *File) readMeta(f *pages.File) (end uint64, err error) {
 		return 0, fmt.Errorf("its format is %.20q, and this version reads %d and %d: %w, or it is damaged; run that version, or restore what was backed up before the upgrade",
 			version, format.Version, format.VersionJournaled, ErrNewer)
 	}
-	n, _ := ReadNumber(meta[format.MetaSegment])
-	first, ok := ReadNumber(meta[format.MetaFirst])
-	seq, isNumber := ReadNumber(last.Key)
+	n, _ := DecodeNumber(meta[format.MetaSegment])
+	first, ok := DecodeNumber(meta[format.MetaFirst])
+	seq, isNumber := DecodeNumber(last.Key)
 	if n != s.Number || !ok || !isNumber || seq < first || seq == 1<<64-1 {
 		return 0, fmt.Errorf("%w: it does not say which segment it is", record.ErrDamaged)
 	}
 	s.First, s.Key, s.Size = first, string(meta[format.MetaKey]), f.Size()
-	s.Journal, err = ReadJournaled(meta[format.MetaFormat], meta[format.MetaJournal])
+	s.journal, err = ParseJournalMark(meta[format.MetaFormat], meta[format.MetaJournal])
 	return seq + 1, err
 }
 
-func Path(data string, number uint64) string {
+func FilePath(data string, number uint64) string {
 	return filepath.Join(data, format.LogDir, fmt.Sprintf(format.SegmentName, number))
 }
 
 // segmentNumber is the number in a segment's name.
-func NumberIn(name string) (uint64, bool) {
+func ParseFileName(name string) (uint64, bool) {
 	if len(name) != len("00000001.db") || filepath.Ext(name) != ".db" {
 		return 0, false
 	}
@@ -207,7 +207,7 @@ const NextSuffix = ".next"
 
 // isNext takes apart the name of a new file: which segment, and how many records
 // there were when it was written.
-func CutNext(name string) (segment, size uint64, ok bool) {
+func ParseNextName(name string) (segment, size uint64, ok bool) {
 	base, ok := strings.CutSuffix(name, NextSuffix)
 	if !ok {
 		return 0, 0, false
@@ -217,7 +217,7 @@ func CutNext(name string) (segment, size uint64, ok bool) {
 }
 
 // rename moves a file so that it has moved also after a crash.
-func Rename(from, to string) error {
+func RenameSynced(from, to string) error {
 	if err := os.Rename(from, to); err != nil {
 		return err
 	}
@@ -233,10 +233,10 @@ func FileDigest(r io.Reader) (digest string, size int64, err error) {
 	return format.DigestPrefix + hex.EncodeToString(sum.Sum(nil)), size, nil
 }
 
-func Number(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
+func EncodeNumber(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
 
 // readNumber reads what number wrote; anything else is 0 and false.
-func ReadNumber(b []byte) (uint64, bool) {
+func DecodeNumber(b []byte) (uint64, bool) {
 	if len(b) != 8 {
 		return 0, false
 	}

@@ -28,8 +28,8 @@ const maxKeyFile = 16 << 20
 type Key struct {
 	note.Signer
 	Private, Public string
-	head            [sha256.Size]byte // of a segment: see [mark]
-	Frames          journal.Key
+	headKey         [sha256.Size]byte // of a segment: see [mark]
+	FramesKey       journal.Key
 }
 
 func NewKey(origin string) (Key, error) {
@@ -63,10 +63,10 @@ func parseKey(private string) (Key, error) {
 	seed = seed[1:]
 	public := ed25519.NewKeyFromSeed(seed).Public().(ed25519.PublicKey)
 	k.Public, err = note.NewEd25519VerifierKey(k.Name(), public)
-	head, err2 := hkdf.Key(sha256.New, seed, nil, headLabel, len(k.head))
-	frames, err3 := hkdf.Key(sha256.New, seed, nil, framesLabel, len(k.Frames))
-	copy(k.head[:], head)
-	copy(k.Frames[:], frames)
+	head, err2 := hkdf.Key(sha256.New, seed, nil, headLabel, len(k.headKey))
+	frames, err3 := hkdf.Key(sha256.New, seed, nil, framesLabel, len(k.FramesKey))
+	copy(k.headKey[:], head)
+	copy(k.FramesKey[:], frames)
 	return k, errors.Join(err, err2, err3)
 }
 
@@ -85,13 +85,13 @@ func readKey(name string) (Key, error) {
 
 // openKey reads the key in force, which the log says, and gives it its name and its public half their places.
 func OpenKey(data, inForce string) (Key, error) {
-	k, isNext, err := keyInForce(data, inForce)
+	k, isNext, err := readKeyInForce(data, inForce)
 	name, next := filepath.Join(data, format.KeyFile), filepath.Join(data, format.NextKeyFile)
 	switch {
 	case err != nil:
 		return Key{}, err
 	case isNext:
-		err = Rename(next, name)
+		err = RenameSynced(next, name)
 	default:
 		_ = os.Remove(next) // a rotation that came to nothing
 	}
@@ -100,7 +100,7 @@ func OpenKey(data, inForce string) (Key, error) {
 
 // keyInForce reads the key in force. isNext says that it is still in the file of the next key, because a
 // crash came between the record of a new key and the renaming of its file.
-func keyInForce(data, inForce string) (k Key, isNext bool, err error) {
+func readKeyInForce(data, inForce string) (k Key, isNext bool, err error) {
 	name := filepath.Join(data, format.KeyFile)
 	k, err = readKey(name)
 	if err == nil && (k.Public == inForce || inForce == "") {
@@ -142,20 +142,20 @@ func CheckKey(data string) error {
 	r, err := OpenReader(data)
 	switch {
 	case err == nil:
-		err = errors.Join(r.GoesOn(), r.Close())
+		err = errors.Join(r.CheckNotCut(), r.Close())
 	case errors.Is(err, fs.ErrNotExist):
-		err = CheckNoneBegun(data)
+		err = CheckNeverBegun(data)
 	default:
 		err = nil // what is wrong with the log is no matter of keys
 	}
 	if err != nil {
 		return err
 	}
-	inForce, err := publicKeyInForce(data)
+	inForce, err := readPublicKeyInForce(data)
 	if err != nil {
 		return err
 	}
-	if _, _, err = keyInForce(data, inForce); errors.Is(err, fs.ErrNotExist) && inForce == "" {
+	if _, _, err = readKeyInForce(data, inForce); errors.Is(err, fs.ErrNotExist) && inForce == "" {
 		return nil
 	}
 	return err
@@ -163,9 +163,9 @@ func CheckKey(data string) error {
 
 // publicKeyInForce is what the newest segment says, which counts for Open. If that
 // cannot be read, as beside a server, it is the newest of log.pub, and "" if there is neither.
-func publicKeyInForce(data string) (string, error) {
+func readPublicKeyInForce(data string) (string, error) {
 	if r, err := OpenReader(data); err == nil {
-		all, partial := r.Files(), r.Partial()
+		all, partial := r.SegmentFiles(), r.Partial()
 		_ = r.Close()
 		if !partial && len(all) > 0 {
 			return all[len(all)-1].Key, nil

@@ -36,7 +36,7 @@ type Reader struct {
 }
 
 // keptOpen is how many sealed segments stay open after they were read.
-const KeptOpen = 8
+const MaxOpen = 8
 
 // readerWait is how long a reader waits for a segment somebody else is opening.
 const readerWait = 100 * time.Millisecond
@@ -67,14 +67,14 @@ func (r *Reader) Scan() error {
 	var found []*File
 	var size uint64
 	for _, e := range entries { // in the order of their names, which is that of their numbers
-		n, ok := NumberIn(e.Name())
+		n, ok := ParseFileName(e.Name())
 		if !ok {
 			continue
 		}
 		s, end := NewFile(r.data, n), uint64(0)
-		err := inFile(boltfile.Look(s.Path, record.ErrDamaged, readerWait, func(f *pages.File) (err error) {
+		err := namePath(boltfile.Look(s.Path, record.ErrDamaged, readerWait, func(f *pages.File) (err error) {
 			if end, err = s.readMeta(f); err == nil && end > 0 && r.unfilled != nil { // while no server can start
-				err = r.unfilled.look(r.data, s)
+				err = r.unfilled.readJournal(r.data, s)
 			}
 			return err
 		}), s.Path)
@@ -107,7 +107,7 @@ func (r *Reader) Scan() error {
 // view reads a segment, and opens it where it is not open.
 func (r *Reader) View(s *File, f func(*bbolt.Tx) error) error {
 	for {
-		if err := r.ready(s); err != nil {
+		if err := r.openToRead(s); err != nil {
 			return err
 		}
 		if err := s.View(f); err != errClosed { // another reader needed its place meanwhile
@@ -117,32 +117,32 @@ func (r *Reader) View(s *File, f func(*bbolt.Tx) error) error {
 }
 
 // ready opens a sealed segment, and closes the one that was not read for longest.
-func (r *Reader) ready(s *File) error {
+func (r *Reader) openToRead(s *File) error {
 	r.Opening.Lock()
 	defer r.Opening.Unlock()
 	s.mu.RLock()
 	open, active := s.db != nil, s.active
 	s.mu.RUnlock()
-	s.used = time.Now()
+	s.lastUsed = time.Now()
 	if open || active {
 		return nil
 	}
 	var oldest *File
 	n := 0
-	for _, other := range r.Files() {
+	for _, other := range r.SegmentFiles() {
 		other.mu.RLock()
 		if other.db != nil && !other.active {
-			if n++; oldest == nil || other.used.Before(oldest.used) {
+			if n++; oldest == nil || other.lastUsed.Before(oldest.lastUsed) {
 				oldest = other
 			}
 		}
 		other.mu.RUnlock()
 	}
-	if n >= KeptOpen {
+	if n >= MaxOpen {
 		_ = oldest.Close()
 	}
-	use, info := boltfile.ToRead, s.sound
-	if named, err := os.Stat(s.Path); err == nil && unchanged(named, s.sound) {
+	use, info := boltfile.ToRead, s.checked
+	if named, err := os.Stat(s.Path); err == nil && isUnchanged(named, s.checked) {
 		use = boltfile.ToReadAgain // its pages were checked when it was opened before
 	}
 	db, err := OpenFile(s.Path, use, bbolt.Options{
@@ -160,38 +160,38 @@ func (r *Reader) ready(s *File) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.db, s.sound = db, info
+	s.db, s.checked = db, info
 	return nil
 }
 
 // unchanged reports whether both are of one file, and it was not written to between them.
-func unchanged(a, b os.FileInfo) bool {
+func isUnchanged(a, b os.FileInfo) bool {
 	return a != nil && b != nil && os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
 }
 
-func (r *Reader) Files() []*File {
+func (r *Reader) SegmentFiles() []*File {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return r.segments // replaced as a whole, never written to
 }
 
 // add makes a new segment visible.
-func (r *Reader) Add(s *File) {
+func (r *Reader) AddFile(s *File) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.segments = append(slices.Clone(r.segments), s)
 }
 
 // find is the segment that holds a sequence.
-func (r *Reader) FileOf(sequence uint64) (*File, error) {
-	s, _, err := r.findSpan(sequence)
+func (r *Reader) FindFile(sequence uint64) (*File, error) {
+	s, _, err := r.findFileAndEnd(sequence)
 	return s, err
 }
 
 // findSpan is the segment that holds a sequence, and the sequence before which it ends now.
-func (r *Reader) findSpan(sequence uint64) (s *File, end uint64, err error) {
+func (r *Reader) findFileAndEnd(sequence uint64) (s *File, end uint64, err error) {
 	size := r.size.Load() // before the segments: they are added before it grows
-	all := r.Files()
+	all := r.SegmentFiles()
 	i, exact := slices.BinarySearchFunc(all, sequence, func(s *File, n uint64) int { return cmp.Compare(s.First, n) })
 	switch {
 	case sequence >= size:
@@ -208,8 +208,8 @@ func (r *Reader) findSpan(sequence uint64) (s *File, end uint64, err error) {
 }
 
 // endOf is where a segment ends, and where the next begins.
-func (r *Reader) EndOf(s *File) uint64 {
-	all := r.Files()
+func (r *Reader) EndOfFile(s *File) uint64 {
+	all := r.SegmentFiles()
 	if i := slices.Index(all, s); i >= 0 && i+1 < len(all) {
 		return all[i+1].First
 	}
@@ -229,7 +229,7 @@ func (r *Reader) Partial() bool { return r.partial.Load() }
 func (r *Reader) Close() (err error) {
 	r.Opening.Lock()
 	defer r.Opening.Unlock()
-	for _, s := range r.Files() {
+	for _, s := range r.SegmentFiles() {
 		err = errors.Join(err, s.Close())
 	}
 	return err
@@ -247,7 +247,7 @@ type Info struct {
 
 // Segments lists the segments in order.
 func (r *Reader) Segments() []Info {
-	all, end := r.Files(), r.Size()
+	all, end := r.SegmentFiles(), r.Size()
 	list := make([]Info, len(all))
 	for i, s := range slices.Backward(all) {
 		list[i] = Info{
@@ -273,14 +273,14 @@ type Unfilled struct {
 }
 
 // look asks the journal of a segment. Without the private key it does not say who wrote the frames.
-func (u *Unfilled) look(data string, s *File) error {
-	on := s.Journal
-	if *u = (Unfilled{}); on == (Journaled{}) || on.Aside != 0 {
+func (u *Unfilled) readJournal(data string, s *File) error {
+	on := s.journal
+	if *u = (Unfilled{}); on == (JournalMark{}) || on.Aside != 0 {
 		return nil
 	}
 	var key *journal.Key
-	if k, _, err := keyInForce(data, s.Key); err == nil {
-		key = &k.Frames
+	if k, _, err := readKeyInForce(data, s.Key); err == nil {
+		key = &k.FramesKey
 	}
 	read, err := journal.Read(filepath.Join(data, format.LogDir), on.ID, on.Number, key)
 	if damage := (*journal.Damage)(nil); errors.As(err, &damage) {

@@ -17,24 +17,24 @@ import (
 
 // A transaction of a reader ends after so many records, or bytes of them.
 const (
-	MostRecords = 512
-	readBytes   = 1 << 20
+	MaxRecords = 512
+	maxBytes   = 1 << 20
 )
 
-type goOnKey struct{}
+type turnKey struct{}
 
 // WithTurns has a reader of many records call goOn before each part of a few hundred records, so
 // that several readers take turns. Reading ends with the error of goOn.
 func WithTurns(ctx context.Context, goOn func(context.Context) error) context.Context {
-	return context.WithValue(ctx, goOnKey{}, goOn)
+	return context.WithValue(ctx, turnKey{}, goOn)
 }
 
 // mayGoOn is called between two parts, while no transaction is open.
-func MayGoOn(ctx context.Context) error {
+func AwaitTurn(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if goOn, ok := ctx.Value(goOnKey{}).(func(context.Context) error); ok {
+	if goOn, ok := ctx.Value(turnKey{}).(func(context.Context) error); ok {
 		return goOn(ctx)
 	}
 	return nil
@@ -47,8 +47,8 @@ func (r *Reader) Records(ctx context.Context, from, to uint64) iter.Seq2[record.
 	return func(yield func(record.Record, error) bool) {
 		to := min(to, r.Size())
 		for from < to {
-			some, err := r.Some(from, to)
-			if err = errors.Join(err, MayGoOn(ctx)); err != nil {
+			some, err := r.ReadSome(from, to)
+			if err = errors.Join(err, AwaitTurn(ctx)); err != nil {
 				yield(record.Record{Sequence: from}, err)
 				return
 			}
@@ -63,26 +63,26 @@ func (r *Reader) Records(ctx context.Context, from, to uint64) iter.Seq2[record.
 }
 
 // some reads a few records of one segment, at least one.
-func (r *Reader) Some(from, to uint64) (out []record.Record, err error) {
-	s, err := r.FileOf(from)
+func (r *Reader) ReadSome(from, to uint64) (out []record.Record, err error) {
+	s, err := r.FindFile(from)
 	if err != nil {
 		return nil, err
 	}
 	err = r.View(s, func(tx *bbolt.Tx) (err error) {
-		out, err = someOf(tx, from, to)
+		out, err = readSome(tx, from, to)
 		return err
 	})
 	return out, err
 }
 
-func someOf(tx *bbolt.Tx, from, to uint64) (out []record.Record, err error) {
+func readSome(tx *bbolt.Tx, from, to uint64) (out []record.Record, err error) {
 	size := 0
-	for r, err := range storedFrom(tx, from, to) {
+	for r, err := range scanStored(tx, from, to) {
 		if err != nil {
 			return out, err
 		}
 		r.Line = bytes.Clone(r.Line)
-		if out, size = append(out, r.Record), size+len(r.Line); len(out) == MostRecords || size >= readBytes {
+		if out, size = append(out, r.Record), size+len(r.Line); len(out) == MaxRecords || size >= maxBytes {
 			break
 		}
 	}
@@ -91,22 +91,22 @@ func someOf(tx *bbolt.Tx, from, to uint64) (out []record.Record, err error) {
 
 // lines reads records with content of one segment in a span, the first ones or the
 // last ones, a few of them. None means that there are none.
-func (r *Reader) Lines(s *File, low, high uint64, newest bool, limit int) (out []record.Record, err error) {
+func (r *Reader) ReadSpan(s *File, low, high uint64, newest bool, limit int) (out []record.Record, err error) {
 	err = r.View(s, func(tx *bbolt.Tx) error {
 		out = nil
 		c := tx.Bucket([]byte(format.BucketRecords)).Cursor()
-		k, text := c.Seek(Number(low))
+		k, text := c.Seek(EncodeNumber(low))
 		step := c.Next
 		if newest {
 			step = c.Prev
-			if k, _ = c.Seek(Number(high)); k == nil {
+			if k, _ = c.Seek(EncodeNumber(high)); k == nil {
 				k, text = c.Last()
 			} else {
 				k, text = c.Prev()
 			}
 		}
-		for size := 0; k != nil && len(out) < limit && size < readBytes; k, text = step() {
-			sequence, ok := ReadNumber(k)
+		for size := 0; k != nil && len(out) < limit && size < maxBytes; k, text = step() {
+			sequence, ok := DecodeNumber(k)
 			if !ok || sequence < low || sequence >= high {
 				break
 			}
@@ -118,12 +118,12 @@ func (r *Reader) Lines(s *File, low, high uint64, newest bool, limit int) (out [
 }
 
 // pick reads those of some records of a segment that have content.
-func (r *Reader) Pick(s *File, sequences []uint64) (out []record.Record, err error) {
+func (r *Reader) ReadListed(s *File, sequences []uint64) (out []record.Record, err error) {
 	err = r.View(s, func(tx *bbolt.Tx) error {
 		out = nil
 		b := tx.Bucket([]byte(format.BucketRecords))
 		for _, n := range sequences {
-			if text := b.Get(Number(n)); text != nil {
+			if text := b.Get(EncodeNumber(n)); text != nil {
 				out = append(out, record.Record{Sequence: n, Line: bytes.Clone(text)})
 			}
 		}
@@ -141,16 +141,16 @@ type storedRecord struct {
 
 // storedFrom yields the records of a segment from one sequence up to before another, at least one. The first error is the
 // last thing that comes.
-func storedFrom(tx *bbolt.Tx, from, to uint64) iter.Seq2[storedRecord, error] {
+func scanStored(tx *bbolt.Tx, from, to uint64) iter.Seq2[storedRecord, error] {
 	return func(yield func(storedRecord, error) bool) {
 		hashes, lines := tx.Bucket([]byte(format.BucketHashes)).Cursor(), tx.Bucket([]byte(format.BucketRecords)).Cursor()
-		key, stored := hashes.Seek(Number(from))
-		lineKey, line := lines.Seek(Number(from))
+		key, stored := hashes.Seek(EncodeNumber(from))
+		lineKey, line := lines.Seek(EncodeNumber(from))
 		if key == nil {
 			yield(storedRecord{}, fmt.Errorf("%w: record %d is not in it", record.ErrDamaged, from))
 		}
 		for ; key != nil && from < to; from++ {
-			if !bytes.Equal(key, Number(from)) || len(stored) < tlog.HashSize {
+			if !bytes.Equal(key, EncodeNumber(from)) || len(stored) < tlog.HashSize {
 				yield(storedRecord{}, fmt.Errorf("%w: it has no hash of record %d", record.ErrDamaged, from))
 				return
 			}
@@ -173,15 +173,15 @@ func storedFrom(tx *bbolt.Tx, from, to uint64) iter.Seq2[storedRecord, error] {
 
 // Get returns one record, with ErrGone where its content is gone.
 func (r *Reader) Get(sequence uint64) (record.Record, error) {
-	some, err := r.Some(sequence, sequence+1)
+	some, err := r.ReadSome(sequence, sequence+1)
 	if err != nil {
 		return record.Record{Sequence: sequence}, err
 	}
-	return some[0], orGone(some[0])
+	return some[0], checkContent(some[0])
 }
 
 // orGone returns [ErrGone] for a record without content.
-func orGone(r record.Record) error {
+func checkContent(r record.Record) error {
 	if r.Line == nil {
 		return fmt.Errorf("record %d: %w", r.Sequence, ErrGone)
 	}
@@ -193,24 +193,24 @@ func orGone(r record.Record) error {
 func (r *Reader) ByID(id string) (record.Record, error) {
 	var some []record.Record
 	none := fmt.Errorf("%w: %q", ErrNotFound, id)
-	err := r.newestFirst(none, false, func(tx *bbolt.Tx) (found bool, err error) {
-		sequence, found := ReadNumber(tx.Bucket([]byte(format.BucketIDs)).Get([]byte(id)))
+	err := r.searchNewestFirst(none, false, func(tx *bbolt.Tx) (found bool, err error) {
+		sequence, found := DecodeNumber(tx.Bucket([]byte(format.BucketIDs)).Get([]byte(id)))
 		if found {
-			some, err = someOf(tx, sequence, sequence+1)
+			some, err = readSome(tx, sequence, sequence+1)
 		}
 		return found, err
 	})
 	if err != nil {
 		return record.Record{}, err
 	}
-	return some[0], orGone(some[0])
+	return some[0], checkContent(some[0])
 }
 
 // newestFirst looks for something in one segment after another, from the newest back. If it is in
 // none, the error is none. While writing fails the active segment is closed: what is looked for may
 // yet be in another, unless all segments must be read.
-func (r *Reader) newestFirst(none error, all bool, look func(*bbolt.Tx) (found bool, err error)) error {
-	for _, s := range slices.Backward(r.Files()) {
+func (r *Reader) searchNewestFirst(none error, all bool, look func(*bbolt.Tx) (found bool, err error)) error {
+	for _, s := range slices.Backward(r.SegmentFiles()) {
 		found := false
 		err := r.View(s, func(tx *bbolt.Tx) (err error) { found, err = look(tx); return err })
 		if errors.Is(err, ErrUnavailable) && !all {
@@ -223,7 +223,7 @@ func (r *Reader) newestFirst(none error, all bool, look func(*bbolt.Tx) (found b
 }
 
 // find finds the record of an id, or the one that has the question of that id.
-func FindQuestion(id string, byID func(string) (record.Record, error)) (record.Record, error) {
+func FindRecord(id string, byID func(string) (record.Record, error)) (record.Record, error) {
 	found, err := byID(id)
 	if !errors.Is(err, ErrNotFound) {
 		return found, err
@@ -241,7 +241,7 @@ func FindQuestion(id string, byID func(string) (record.Record, error)) (record.R
 }
 
 // Find is [Reader.ByID], which also finds the record that has the question of an id.
-func (r *Reader) Find(id string) (record.Record, error) { return FindQuestion(id, r.ByID) }
+func (r *Reader) Find(id string) (record.Record, error) { return FindRecord(id, r.ByID) }
 
 // Batch is the record that a record inherits from. It has no Line if the record inherits
 // nothing and if the content of the other is gone. Both stand in the same segment.
@@ -250,7 +250,7 @@ func (r *Reader) Batch(line []byte) (batch record.Record, err error) {
 	if err != nil || item.BatchID() == "" {
 		return record.Record{}, err
 	}
-	s, err := r.FileOf(item.Sequence)
+	s, err := r.FindFile(item.Sequence)
 	if errors.Is(err, ErrGone) { // dropped since the line was read
 		return record.Record{}, nil
 	}
@@ -259,11 +259,11 @@ func (r *Reader) Batch(line []byte) (batch record.Record, err error) {
 	}
 	err = r.View(s, func(tx *bbolt.Tx) error {
 		batch = record.Record{}
-		sequence, found := ReadNumber(tx.Bucket([]byte(format.BucketIDs)).Get([]byte(item.BatchID())))
+		sequence, found := DecodeNumber(tx.Bucket([]byte(format.BucketIDs)).Get([]byte(item.BatchID())))
 		if !found || sequence >= item.Sequence {
 			return nil
 		}
-		some, err := someOf(tx, sequence, sequence+1)
+		some, err := readSome(tx, sequence, sequence+1)
 		if err == nil {
 			batch = some[0]
 		}

@@ -27,11 +27,11 @@ func (r *Reader) IsRetired(first uint64) (bool, error) {
 
 // removalsBegan is how many records there were when the earliest unfinished removal
 // began. The name of a removal's new file says so.
-func (r *Reader) RemovalsBegan() (uint64, error) {
+func (r *Reader) SizeBeforeRemovals() (uint64, error) {
 	first := uint64(math.MaxUint64)
 	entries, err := os.ReadDir(filepath.Join(r.data, format.LogDir))
 	for _, entry := range entries {
-		if _, size, ok := CutNext(entry.Name()); ok {
+		if _, size, ok := ParseNextName(entry.Name()); ok {
 			first = min(first, size)
 		}
 	}
@@ -39,18 +39,18 @@ func (r *Reader) RemovalsBegan() (uint64, error) {
 }
 
 // removed has removals, as their records have them.
-type Removed struct {
+type Removals struct {
 	below    uint64            // no record before this one has content any more
 	redacted map[uint64]string // sequence to tenant
 }
 
 // removesContent reports whether a line may be the record of a removal.
-func removesContent(line []byte) bool {
+func mayRemoveContent(line []byte) bool {
 	return bytes.Contains(line, []byte(format.EventRedacted)) || bytes.Contains(line, []byte(format.EventRetired))
 }
 
 // take reads a line. The name of an event may stand in it in some other text.
-func (r *Removed) Take(line []byte) error {
+func (r *Removals) AddRecord(line []byte) error {
 	s, err := record.Parse(line)
 	if err != nil || s.Kind != format.KindAdmin || s.Event != format.EventRedacted && s.Event != format.EventRetired {
 		return err
@@ -78,13 +78,13 @@ func (r *Removed) Take(line []byte) error {
 var ErrChanged = errors.New("content that was in the log then has been removed since")
 
 // watched returns the log up to a checkpoint, for a reader that removals must not change.
-func (r *Reader) Watched(c Checkpoint) (*Snapshot, error) {
+func (r *Reader) WatchedSnapshot(c Checkpoint) (*Snapshot, error) {
 	s, err := r.SnapshotTo(c)
 	if err != nil {
 		return nil, err
 	}
 	s.Head.Keys = keysUntil(c, s.Head.Keys)
-	s.since = &since{next: c.Size}
+	s.since = &removalsSince{next: c.Size}
 	return s, nil
 }
 
@@ -110,18 +110,18 @@ func keysUntil(c Checkpoint, keys []string) []string {
 
 // wasGone returns [ErrChanged] for a record without content if the record had content at
 // the snapshot's moment. Without this, one export would mix the log of two moments.
-func (s *Snapshot) wasGone(ctx context.Context, sequence uint64) error {
+func (s *Snapshot) checkWasGone(ctx context.Context, sequence uint64) error {
 	since := s.since
 	if since == nil {
 		return nil
 	}
 	// The active segment need not be read, and cannot be while writing fails: the record of a removal is sealed before the
 	// content is removed.
-	all := s.Files()
+	all := s.SegmentFiles()
 	end := all[len(all)-1].First
 	for record, err := range s.Reader.Records(ctx, since.next, end) {
-		if err == nil && removesContent(record.Line) {
-			err = since.Take(record.Line)
+		if err == nil && mayRemoveContent(record.Line) {
+			err = since.AddRecord(record.Line)
 		}
 		if err != nil {
 			return err
@@ -136,7 +136,7 @@ func (s *Snapshot) wasGone(ctx context.Context, sequence uint64) error {
 }
 
 // since has the removals after a snapshot.
-type since struct {
-	Removed
+type removalsSince struct {
+	Removals
 	next uint64 // the next record to read; all before it were read
 }

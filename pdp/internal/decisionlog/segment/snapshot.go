@@ -21,7 +21,7 @@ type Snapshot struct {
 	Tenants []string // whose records are there for the reader; nil is all
 
 	retired map[uint64]bool // by segment, as far as it was asked for
-	since   *since          // nil if later removals do not matter
+	since   *removalsSince  // nil if later removals do not matter
 }
 
 // Head is the end of a snapshot.
@@ -101,14 +101,14 @@ func (s *Snapshot) Records(ctx context.Context, from, to uint64) iter.Seq2[recor
 	return func(yield func(record.Record, error) bool) {
 		for r, err := range s.Reader.Records(ctx, from, to) {
 			if err == nil && r.Line == nil {
-				err = s.wasGone(ctx, r.Sequence)
+				err = s.checkWasGone(ctx, r.Sequence)
 			}
 			switch {
 			case err != nil:
-			case !s.sees(r.Line):
+			case !s.isVisible(r.Line):
 				r.Line, r.Gone = nil, format.WhyFiltered
 			case r.Line == nil:
-				r.Gone, err = s.why(r.Sequence)
+				r.Gone, err = s.whyGone(r.Sequence)
 			}
 			if !yield(r, err) || err != nil {
 				return
@@ -120,11 +120,11 @@ func (s *Snapshot) Records(ctx context.Context, from, to uint64) iter.Seq2[recor
 // ByID finds a record by its id, as the reader may see it.
 func (s *Snapshot) ByID(id string) (record.Record, error) {
 	r, err := s.Reader.ByID(id)
-	if (err == nil || errors.Is(err, ErrGone)) && !s.sees(r.Line) {
+	if (err == nil || errors.Is(err, ErrGone)) && !s.isVisible(r.Line) {
 		return record.Record{}, fmt.Errorf("%w: %q", ErrNotFound, id)
 	}
 	if errors.Is(err, ErrGone) {
-		if r.Gone, err = s.why(r.Sequence); err == nil {
+		if r.Gone, err = s.whyGone(r.Sequence); err == nil {
 			err = fmt.Errorf("%w: record %d was %s", ErrGone, r.Sequence, r.Gone)
 		}
 	}
@@ -135,11 +135,11 @@ func (s *Snapshot) ByID(id string) (record.Record, error) {
 }
 
 // Find is [Snapshot.ByID], which also finds the record that has the question of an id.
-func (s *Snapshot) Find(id string) (record.Record, error) { return FindQuestion(id, s.ByID) }
+func (s *Snapshot) Find(id string) (record.Record, error) { return FindRecord(id, s.ByID) }
 
 // sees reports whether a record is there for the reader. Of one without content
 // its tenant is unknown.
-func (s *Snapshot) sees(line []byte) bool {
+func (s *Snapshot) isVisible(line []byte) bool {
 	if s.Tenants == nil {
 		return true
 	}
@@ -148,8 +148,8 @@ func (s *Snapshot) sees(line []byte) bool {
 }
 
 // why is the reason for which a record has no content.
-func (s *Snapshot) why(sequence uint64) (string, error) {
-	segment, err := s.FileOf(sequence)
+func (s *Snapshot) whyGone(sequence uint64) (string, error) {
+	segment, err := s.FindFile(sequence)
 	if err != nil {
 		return "", err
 	}
@@ -188,7 +188,7 @@ func (s *Snapshot) Show(_ context.Context, id string) (Shown, error) {
 	if shown.Record, err = s.Recorded(r.Line); err != nil || shown.Record.Bundle == "" {
 		return shown, err
 	}
-	if err := shown.Ask(id); err != nil {
+	if err := shown.SelectQuestion(id); err != nil {
 		return shown, err
 	}
 	shown.Files, err = s.Bundle(shown.Record.Bundle)
@@ -196,7 +196,7 @@ func (s *Snapshot) Show(_ context.Context, id string) (Shown, error) {
 }
 
 // Ask leaves of the record of a batch the question of an id, if it is that of one.
-func (s *Shown) Ask(id string) error {
+func (s *Shown) SelectQuestion(id string) error {
 	if s.Record.Items == nil || s.Record.ID == id {
 		return nil
 	}

@@ -34,7 +34,7 @@ func (e Edge) Hash(index int64) (tlog.Hash, error) {
 }
 
 // add adds a leaf, and appends the hashes to store with it.
-func (e *Edge) Add(stored []byte, leaf tlog.Hash) []byte {
+func (e *Edge) AddLeaf(stored []byte, leaf tlog.Hash) []byte {
 	hash := leaf
 	stored = append(stored, hash[:]...)
 	for n := e.Size; n&1 == 1; n >>= 1 {
@@ -49,28 +49,28 @@ func (e *Edge) Add(stored []byte, leaf tlog.Hash) []byte {
 }
 
 // extend adds a leaf, and reports whether the hashes stored with it are those of the tree.
-func (e *Edge) extend(leaf tlog.Hash, stored []byte) (same bool) {
+func (e *Edge) addAndCompare(leaf tlog.Hash, stored []byte) (same bool) {
 	var some [8 * tlog.HashSize]byte // mostly enough
-	return bytes.Equal(e.Add(some[:0], leaf), stored)
+	return bytes.Equal(e.AddLeaf(some[:0], leaf), stored)
 }
 
 func (e Edge) Clone() Edge {
 	return Edge{e.Size, append(make([]tlog.Hash, 0, len(e.Hashes)+1), e.Hashes...)}
 }
 
-func (e Edge) Root() (tlog.Hash, error) { return tlog.TreeHash(int64(e.Size), HashOf(e.Hash)) }
+func (e Edge) Root() (tlog.Hash, error) { return tlog.TreeHash(int64(e.Size), HashFunc(e.Hash)) }
 
 // then reads from the edge what was complete with it, and all else from r: the segments
 // before it need not be here.
-func (e Edge) Then(r tlog.HashReader) tlog.HashReader {
-	return SplitAt(e.Size, HashOf(e.Hash), r)
+func (e Edge) HashesWith(r tlog.HashReader) tlog.HashReader {
+	return SplitHashes(e.Size, HashFunc(e.Hash), r)
 }
 
 // splitAt reads from one reader what is complete before the tree has a size, and all else from another.
-func SplitAt(size uint64, first, then tlog.HashReader) tlog.HashReader {
-	return HashOf(func(index int64) (tlog.Hash, error) {
+func SplitHashes(size uint64, first, then tlog.HashReader) tlog.HashReader {
+	return HashFunc(func(index int64) (tlog.Hash, error) {
 		from := then
-		if sequence, _ := completes(index); sequence < size {
+		if sequence, _ := locateHash(index); sequence < size {
 			from = first
 		}
 		one, err := from.ReadHashes([]int64{index})
@@ -83,7 +83,7 @@ func SplitAt(size uint64, first, then tlog.HashReader) tlog.HashReader {
 
 // begins holds an edge against one that the tree has later: it must be the beginning of
 // that tree.
-func (e Edge) Begins(later Edge, r tlog.HashReader) error {
+func (e Edge) CheckBegins(later Edge, r tlog.HashReader) error {
 	root, err := e.Root()
 	grown, err2 := later.Root()
 	proof, err3 := tlog.ProveTree(int64(later.Size), int64(e.Size), r)
@@ -97,7 +97,7 @@ func (e Edge) Begins(later Edge, r tlog.HashReader) error {
 }
 
 // edgeAt reads the edge of the tree of a size.
-func edgeAt(size uint64, r tlog.HashReader) (Edge, error) {
+func readEdge(size uint64, r tlog.HashReader) (Edge, error) {
 	var indexes []int64
 	for level := 63; level >= 0; level-- {
 		if size>>level&1 == 1 {
@@ -109,8 +109,8 @@ func edgeAt(size uint64, r tlog.HashReader) (Edge, error) {
 }
 
 // edgeBefore reads the edge that a segment begins with.
-func EdgeBefore(tx *bbolt.Tx, first uint64) (Edge, error) {
-	hashes, err := splitHashes(tx.Bucket([]byte(format.BucketMeta)).Get([]byte(format.MetaEdge)))
+func ReadEdgeBefore(tx *bbolt.Tx, first uint64) (Edge, error) {
+	hashes, err := parseHashes(tx.Bucket([]byte(format.BucketMeta)).Get([]byte(format.MetaEdge)))
 	if err == nil && len(hashes) != bits.OnesCount64(first) {
 		err = fmt.Errorf("%w: its edge has %d hashes, and it begins with record %d", record.ErrDamaged, len(hashes), first)
 	}
@@ -119,16 +119,16 @@ func EdgeBefore(tx *bbolt.Tx, first uint64) (Edge, error) {
 
 // segmentHashes reads hashes from one segment alone: those before it from
 // its edge.
-func segmentHashes(tx *bbolt.Tx, first uint64) (tlog.HashReader, error) {
-	before, err := EdgeBefore(tx, first)
-	return before.Then(StoredHashes(tx)), err
+func hashesWithin(tx *bbolt.Tx, first uint64) (tlog.HashReader, error) {
+	before, err := ReadEdgeBefore(tx, first)
+	return before.HashesWith(HashesIn(tx)), err
 }
 
 // hashOf is a [tlog.HashReader] that reads the hashes one by one.
-type HashOf func(index int64) (tlog.Hash, error)
+type HashFunc func(index int64) (tlog.Hash, error)
 
 // ReadHashes implements [tlog.HashReader].
-func (f HashOf) ReadHashes(indexes []int64) (out []tlog.Hash, err error) {
+func (f HashFunc) ReadHashes(indexes []int64) (out []tlog.Hash, err error) {
 	out = make([]tlog.Hash, len(indexes))
 	for i, index := range indexes {
 		if out[i], err = f(index); err != nil {
@@ -139,7 +139,7 @@ func (f HashOf) ReadHashes(indexes []int64) (out []tlog.Hash, err error) {
 }
 
 // completes says which record a stored hash stands with, and where in its value.
-func completes(index int64) (sequence uint64, level int) {
+func locateHash(index int64) (sequence uint64, level int) {
 	level, n := tlog.SplitStoredHashIndex(index)
 	return uint64(n+1)<<level - 1, level
 }
@@ -152,7 +152,7 @@ func JoinHashes(hashes []tlog.Hash) []byte {
 	return b
 }
 
-func splitHashes(b []byte) ([]tlog.Hash, error) {
+func parseHashes(b []byte) ([]tlog.Hash, error) {
 	if len(b)%tlog.HashSize != 0 {
 		return nil, fmt.Errorf("%w: a list of hashes has %d bytes", record.ErrDamaged, len(b))
 	}
@@ -165,24 +165,24 @@ func splitHashes(b []byte) ([]tlog.Hash, error) {
 
 // ReadHashes implements [tlog.HashReader] over all segments.
 func (r *Reader) ReadHashes(indexes []int64) ([]tlog.Hash, error) {
-	return r.readHashes(indexes, func(s *File, read func(HashOf) error) error {
-		return r.View(s, func(tx *bbolt.Tx) error { return read(StoredHashes(tx)) })
+	return r.readHashes(indexes, func(s *File, read func(HashFunc) error) error {
+		return r.View(s, func(tx *bbolt.Tx) error { return read(HashesIn(tx)) })
 	})
 }
 
 // glance is [Reader.ReadHashes] that opens no segment: one that is not open is looked into, and only the pages that are
 // read are checked. To open it takes longer than to read a tile.
-func (r *Reader) Glance(indexes []int64) ([]tlog.Hash, error) {
-	return r.readHashes(indexes, func(s *File, read func(HashOf) error) error {
-		err := s.View(func(tx *bbolt.Tx) error { return read(StoredHashes(tx)) })
+func (r *Reader) PeekHashes(indexes []int64) ([]tlog.Hash, error) {
+	return r.readHashes(indexes, func(s *File, read func(HashFunc) error) error {
+		err := s.View(func(tx *bbolt.Tx) error { return read(HashesIn(tx)) })
 		if err == errClosed {
-			err = inFile(boltfile.Look(s.Path, record.ErrDamaged, readerWait, func(f *pages.File) error {
+			err = namePath(boltfile.Look(s.Path, record.ErrDamaged, readerWait, func(f *pages.File) error {
 				hashes, found, err := f.Bucket(format.BucketHashes)
 				if err != nil || !found {
 					return errors.Join(fmt.Errorf("%w: it has no bucket %s", record.ErrDamaged, format.BucketHashes), err)
 				}
 				c := hashes.Cursor()
-				return read(hashesFrom(func(to []byte) (key, value []byte, err error) {
+				return read(hashesBySeek(func(to []byte) (key, value []byte, err error) {
 					var e pages.Element
 					if to == nil {
 						e, _, err = c.Next()
@@ -197,17 +197,17 @@ func (r *Reader) Glance(indexes []int64) ([]tlog.Hash, error) {
 	})
 }
 
-func (r *Reader) readHashes(indexes []int64, in func(*File, func(HashOf) error) error) ([]tlog.Hash, error) {
+func (r *Reader) readHashes(indexes []int64, in func(*File, func(HashFunc) error) error) ([]tlog.Hash, error) {
 	out := make([]tlog.Hash, len(indexes))
 	for i := 0; i < len(indexes); {
-		sequence, _ := completes(indexes[i])
-		s, end, err := r.findSpan(sequence)
+		sequence, _ := locateHash(indexes[i])
+		s, end, err := r.findFileAndEnd(sequence)
 		if err != nil {
 			return nil, err
 		}
-		err = in(s, func(stored HashOf) error { // as many as stand in this segment one after the other
+		err = in(s, func(stored HashFunc) error { // as many as stand in this segment one after the other
 			for ; i < len(indexes); i++ {
-				if sequence, _ := completes(indexes[i]); sequence < s.First || sequence >= end {
+				if sequence, _ := locateHash(indexes[i]); sequence < s.First || sequence >= end {
 					return nil
 				}
 				if out[i], err = stored(indexes[i]); err != nil {
@@ -224,9 +224,9 @@ func (r *Reader) readHashes(indexes []int64, in func(*File, func(HashOf) error) 
 }
 
 // storedHashes reads hashes of a segment.
-func StoredHashes(tx *bbolt.Tx) HashOf {
+func HashesIn(tx *bbolt.Tx) HashFunc {
 	c := tx.Bucket([]byte(format.BucketHashes)).Cursor()
-	return hashesFrom(func(to []byte) (key, value []byte, err error) {
+	return hashesBySeek(func(to []byte) (key, value []byte, err error) {
 		if to == nil {
 			key, value = c.Next()
 		} else {
@@ -238,11 +238,11 @@ func StoredHashes(tx *bbolt.Tx) HashOf {
 
 // hashesFrom reads hashes in a bucket, in which seek goes to a key, or to the next one if it is nil. Those of one record
 // after the other need no search.
-func hashesFrom(seek func(to []byte) (key, value []byte, err error)) HashOf {
+func hashesBySeek(seek func(to []byte) (key, value []byte, err error)) HashFunc {
 	var at uint64 // the record after the one that the cursor stands on
 	var wanted [8]byte
 	return func(index int64) (tlog.Hash, error) {
-		sequence, level := completes(index)
+		sequence, level := locateHash(index)
 		binary.BigEndian.PutUint64(wanted[:], sequence)
 		var to []byte
 		if at == 0 || sequence != at {

@@ -17,16 +17,16 @@ import (
 
 // Events is [decisionlog.Log.Events] for a Reader. It does not check that the log is the one that was signed: package verify does.
 func (r *Reader) Events(ctx context.Context, visit func(*record.Recorded) error, first string, others ...string) error {
-	_, err := r.VisitEvents(ctx, visit, first, others)
+	_, err := r.VisitEventsFrom(ctx, visit, first, others)
 	return err
 }
 
 // events returns from where on it went.
-func (r *Reader) VisitEvents(ctx context.Context, visit func(*record.Recorded) error, first string, others []string) (from uint64, err error) {
+func (r *Reader) VisitEventsFrom(ctx context.Context, visit func(*record.Recorded) error, first string, others []string) (from uint64, err error) {
 	names, size, begun := append(slices.Clone(others), first), r.Size(), false
 	var found []*record.Recorded
-	for _, s := range slices.Backward(r.Files()) {
-		here, err := r.eventsIn(ctx, s.First, size, names)
+	for _, s := range slices.Backward(r.SegmentFiles()) {
+		here, err := r.readEvents(ctx, s.First, size, names)
 		if err != nil {
 			return 0, err
 		}
@@ -45,7 +45,7 @@ func (r *Reader) VisitEvents(ctx context.Context, visit func(*record.Recorded) e
 
 // eventsIn returns the administrative records of some events from one sequence up to before another, and what it has read
 // if it fails. Sequence is where a record stands, whatever its line says.
-func (r *Reader) eventsIn(ctx context.Context, from, to uint64, names []string) (here []*record.Recorded, err error) {
+func (r *Reader) readEvents(ctx context.Context, from, to uint64, names []string) (here []*record.Recorded, err error) {
 	for rec, err := range r.Records(ctx, from, to) {
 		if err != nil {
 			return here, err
@@ -73,8 +73,8 @@ type Vouched struct {
 }
 
 // trusted is the end of a log: the edge of its tree, the tails that are not the writer's, and [Vouched].Keys.
-type Trusted struct {
-	End   Edge
+type TrustedEnd struct {
+	Edge  Edge
 	Tails []record.UnsignedTail
 	Keys  uint64
 }
@@ -82,23 +82,23 @@ type Trusted struct {
 // Vouched does for a Reader what [decisionlog.Log.Vouched] does. Beside a running server it reports nothing as hidden, because the server may
 // have the records that the reader lacks.
 func (r *Reader) Vouched(ctx context.Context, visit func(r *record.Recorded, vouched bool) error, first string, others ...string) (v Vouched, err error) {
-	all := r.Files()
+	all := r.SegmentFiles()
 	if len(all) == 0 {
 		return v, nil
 	}
-	var t Trusted
+	var t TrustedEnd
 	newest := all[len(all)-1]
 	err = r.View(newest, func(tx *bbolt.Tx) error {
 		tail, err := CheckEnd(tx, newest, r.Size())
 		if err != nil {
 			return err
 		}
-		t = Trusted{End: tail.Edge, Tails: ReadTails(tx)}
+		t = TrustedEnd{Edge: tail.Edge, Tails: ReadUnsignedTails(tx)}
 		meta := tx.Bucket([]byte(format.BucketMeta))
-		t.Keys, _ = ReadNumber(meta.Get([]byte(format.MetaKeys)))
-		k, _, err := keyInForce(r.data, newest.Key)
+		t.Keys, _ = DecodeNumber(meta.Get([]byte(format.MetaKeys)))
+		k, _, err := readKeyInForce(r.data, newest.Key)
 		if doubt := ""; err == nil {
-			if doubt, err = k.Doubt(newest.Number, tail.Edge, meta); doubt == "" {
+			if doubt, err = k.CompareHead(newest.Number, tail.Edge, meta); doubt == "" {
 				return err
 			}
 		}
@@ -113,29 +113,29 @@ func (r *Reader) Vouched(ctx context.Context, visit func(r *record.Recorded, vou
 	} else if err != nil {
 		return v, err
 	}
-	v, err = r.VouchedBy(ctx, t, visit, first, others)
+	v, err = r.VisitVouched(ctx, t, visit, first, others)
 	v.Hidden = v.Hidden && !r.Partial()
 	return v, err
 }
 
-func (r *Reader) VouchedBy(ctx context.Context, t Trusted, visit func(*record.Recorded, bool) error, first string, others []string) (v Vouched, err error) {
+func (r *Reader) VisitVouched(ctx context.Context, t TrustedEnd, visit func(*record.Recorded, bool) error, first string, others []string) (v Vouched, err error) {
 	v.Keys = t.Keys
-	names, size := append(slices.Clone(others), first), t.End.Size
+	names, size := append(slices.Clone(others), first), t.Edge.Size
 	var found []*record.Recorded
 	newest := -1 // in found
-	for _, s := range slices.Backward(r.Files()) {
-		here, err := r.eventsIn(ctx, s.First, size, names)
+	for _, s := range slices.Backward(r.SegmentFiles()) {
+		here, err := r.readEvents(ctx, s.First, size, names)
 		if err != nil && !errors.Is(err, record.ErrDamaged) {
 			return v, err
 		}
 		v.Altered = errors.Join(v.Altered, err)
 		found, size = append(here, found...), s.First
-		for newest = len(here) - 1; newest >= 0 && (here[newest].Event != first || !r.proves(s, here[newest], t)); newest-- {
+		for newest = len(here) - 1; newest >= 0 && (here[newest].Event != first || !r.isProved(s, here[newest], t)); newest-- {
 		}
-		if oldest := s.Number == r.Files()[0].Number; newest < 0 && !oldest {
+		if oldest := s.Number == r.SegmentFiles()[0].Number; newest < 0 && !oldest {
 			continue
 		}
-		if err := r.WalkTo(ctx, s.First, t.End, &fromEdge{r, s}, silent()); err != nil {
+		if err := r.CheckWalk(ctx, s.First, t.Edge, &hashesFromFile{r, s}, newSilentWalker()); err != nil {
 			v.Altered, v.Hidden = errors.Join(v.Altered, err), true
 		}
 		break
@@ -144,9 +144,9 @@ func (r *Reader) VouchedBy(ctx context.Context, t Trusted, visit func(*record.Re
 	if newest >= 0 {
 		behind = found[newest].Sequence
 		if v.Hidden {
-			s, err := r.FileOf(behind)
+			s, err := r.FindFile(behind)
 			if err == nil {
-				err = r.WalkTo(ctx, behind+1, t.End, &fromEdge{r, s}, silent())
+				err = r.CheckWalk(ctx, behind+1, t.Edge, &hashesFromFile{r, s}, newSilentWalker())
 			}
 			v.Hidden = err != nil
 		}
@@ -170,33 +170,33 @@ func (r *Reader) VouchedBy(ctx context.Context, t Trusted, visit func(*record.Re
 }
 
 // proves reports whether a record of a segment is in a tree as its line has it.
-func (r *Reader) proves(s *File, one *record.Recorded, t Trusted) bool {
+func (r *Reader) isProved(s *File, one *record.Recorded, t TrustedEnd) bool {
 	if slices.ContainsFunc(t.Tails, func(u record.UnsignedTail) bool { return u.From <= one.Sequence && one.Sequence <= u.To }) {
 		return false
 	}
-	size, sequence := int64(t.End.Size), int64(one.Sequence)
-	root, err := t.End.Root()
+	size, sequence := int64(t.Edge.Size), int64(one.Sequence)
+	root, err := t.Edge.Root()
 	if err != nil {
 		return false
 	}
-	proof, err := tlog.ProveRecord(size, sequence, &fromEdge{r, s})
+	proof, err := tlog.ProveRecord(size, sequence, &hashesFromFile{r, s})
 	return err == nil && tlog.CheckRecord(proof, size, root, sequence, tlog.RecordHash(one.Line)) == nil
 }
 
-func silent() *Walker { return &Walker{Visit: func(record.Record) error { return nil }} }
+func newSilentWalker() *Walker { return &Walker{Visit: func(record.Record) error { return nil }} }
 
 // fromEdge reads the hashes of a tree from a segment on: those before it from its edge.
-type fromEdge struct {
+type hashesFromFile struct {
 	r *Reader
 	s *File
 }
 
 // ReadHashes implements [tlog.HashReader].
-func (h *fromEdge) ReadHashes(indexes []int64) (all []tlog.Hash, err error) {
+func (h *hashesFromFile) ReadHashes(indexes []int64) (all []tlog.Hash, err error) {
 	var before Edge
-	err = h.r.View(h.s, func(tx *bbolt.Tx) (err error) { before, err = EdgeBefore(tx, h.s.First); return err })
+	err = h.r.View(h.s, func(tx *bbolt.Tx) (err error) { before, err = ReadEdgeBefore(tx, h.s.First); return err })
 	if err != nil {
 		return nil, err
 	}
-	return before.Then(h.r).ReadHashes(indexes)
+	return before.HashesWith(h.r).ReadHashes(indexes)
 }

@@ -13,11 +13,11 @@ import (
 )
 
 // ends goes over the records from a sequence on, and fails if they do not end in a tree. hashes are those of the tree.
-func (r *Reader) WalkTo(ctx context.Context, from uint64, end Edge, hashes tlog.HashReader, w *Walker) (err error) {
-	if w.Edge, err = edgeAt(from, hashes); err != nil {
+func (r *Reader) CheckWalk(ctx context.Context, from uint64, end Edge, hashes tlog.HashReader, w *Walker) (err error) {
+	if w.Edge, err = readEdge(from, hashes); err != nil {
 		return err
 	}
-	if err := r.walk(ctx, end.Size, w); err != nil {
+	if err := r.walkTo(ctx, end.Size, w); err != nil {
 		return err
 	}
 	if !slices.Equal(w.Edge.Hashes, end.Hashes) {
@@ -27,17 +27,17 @@ func (r *Reader) WalkTo(ctx context.Context, from uint64, end Edge, hashes tlog.
 }
 
 // walk goes on from the edge of a walker.
-func (r *Reader) walk(ctx context.Context, to uint64, w *Walker) (err error) {
+func (r *Reader) walkTo(ctx context.Context, to uint64, w *Walker) (err error) {
 	for err == nil && w.Edge.Size < to {
 		var s *File
-		if s, err = r.FileOf(w.Edge.Size); err == nil {
-			err = r.View(s, func(tx *bbolt.Tx) error { return w.Read(ctx, tx, to) })
+		if s, err = r.FindFile(w.Edge.Size); err == nil {
+			err = r.View(s, func(tx *bbolt.Tx) error { return w.ReadOn(ctx, tx, to) })
 		}
 	}
 	if err != nil {
 		return err
 	}
-	return w.Explained()
+	return w.CheckGone()
 }
 
 // walker goes over records, and makes the tree of them again.
@@ -47,21 +47,21 @@ type Walker struct {
 	Edge  Edge
 	// gone are the records without content, and removed is what the log says of that.
 	Gone    []uint64
-	Removed Removed
+	Removed Removals
 }
 
 // segmentRecords is how many records are read in one transaction: one that lasted would
 // keep the writer from closing the file.
-const segmentRecords = 4096
+const maxWalked = 4096
 
 // segment reads on, within one segment.
-func (w *Walker) Read(ctx context.Context, tx *bbolt.Tx, to uint64) error {
-	for r, err := range storedFrom(tx, w.Edge.Size, min(to, w.Edge.Size+segmentRecords)) {
+func (w *Walker) ReadOn(ctx context.Context, tx *bbolt.Tx, to uint64) error {
+	for r, err := range scanStored(tx, w.Edge.Size, min(to, w.Edge.Size+maxWalked)) {
 		if err != nil {
 			return err
 		}
 		if r.Line != nil {
-			err = w.record(r.Record)
+			err = w.readRecord(r.Record)
 		} else {
 			w.Gone = append(w.Gone, r.Sequence)
 			err = w.Visit(r.Record)
@@ -69,23 +69,23 @@ func (w *Walker) Read(ctx context.Context, tx *bbolt.Tx, to uint64) error {
 		if err != nil {
 			return err
 		}
-		if !w.Edge.extend(r.Leaf, r.hashes) {
+		if !w.Edge.addAndCompare(r.Leaf, r.hashes) {
 			return fmt.Errorf("%w: the tree does not hold record %d", record.ErrDamaged, r.Sequence)
 		}
 	}
 	return ctx.Err()
 }
 
-func (w *Walker) record(r record.Record) error {
+func (w *Walker) readRecord(r record.Record) error {
 	if tlog.RecordHash(r.Line) != r.Leaf {
 		return fmt.Errorf("%w: record %d is not the one that was hashed", record.ErrDamaged, r.Sequence)
 	}
-	if removesContent(r.Line) {
-		if err := w.Removed.Take(r.Line); err != nil {
+	if mayRemoveContent(r.Line) {
+		if err := w.Removed.AddRecord(r.Line); err != nil {
 			return fmt.Errorf("record %d: %w", r.Sequence, err)
 		}
 	}
-	if !w.Names(r.Line) {
+	if !w.NamesItem(r.Line) {
 		return nil
 	}
 	r.Line = bytes.Clone(r.Line)
@@ -93,12 +93,12 @@ func (w *Walker) record(r record.Record) error {
 }
 
 // naming is what stands before the id of an approval request, or of a capability.
-var naming = [][]byte{[]byte(`"approval":`), []byte(`"capability":`), []byte(`"capability":{"id":`)}
+var idPrefixes = [][]byte{[]byte(`"approval":`), []byte(`"capability":`), []byte(`"capability":{"id":`)}
 
 // names reports whether a line names one of the items that are looked for, anywhere. The log writes a line in one way, so
 // that it cannot be spelt otherwise.
-func (w *Walker) Names(line []byte) bool {
-	for _, before := range naming {
+func (w *Walker) NamesItem(line []byte) bool {
+	for _, before := range idPrefixes {
 		for rest, found := line, true; found; {
 			_, rest, found = bytes.Cut(rest, before)
 			text, isText := bytes.CutPrefix(rest, []byte{'"'})
@@ -120,7 +120,7 @@ func (w *Walker) Names(line []byte) bool {
 }
 
 // explained fails if content is gone and no record says why.
-func (w *Walker) Explained() error {
+func (w *Walker) CheckGone() error {
 	for _, sequence := range w.Gone {
 		if _, redacted := w.Removed.redacted[sequence]; sequence >= w.Removed.below && !redacted {
 			return fmt.Errorf("%w: record %d is missing, and no record says why: run log verify", record.ErrDamaged, sequence)

@@ -68,9 +68,9 @@ func Conflict(r *segment.Reader, data string) (bool, error) {
 	}
 	var c segment.Checkpoint
 	if err == nil {
-		c, err = r.OfThisLog(signed)
+		c, err = r.ParseOwnCheckpoint(signed)
 	}
-	if err == nil && r.Continues(c) == nil {
+	if err == nil && r.CheckContinues(c) == nil {
 		err = errors.New("it is of this log")
 	}
 	if err != nil {
@@ -147,11 +147,11 @@ func (w *Witnesses) evidence(ctx context.Context, p *peer, origin string) (confl
 	if err != nil {
 		return nil, fmt.Sprintf("nothing: %.200s", err)
 	}
-	c, err := w.Log.OfThisLog(shown)
+	c, err := w.Log.ParseOwnCheckpoint(shown)
 	if err != nil || c.Origin != origin {
 		return nil, "nothing that this log signed"
 	}
-	switch err = w.Log.Continues(c); {
+	switch err = w.Log.CheckContinues(c); {
 	case errors.Is(err, segment.ErrForked):
 		return shown, fmt.Sprintf("a checkpoint that the log signed: %v", err)
 	case err != nil:

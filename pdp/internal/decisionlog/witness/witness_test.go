@@ -414,8 +414,8 @@ func TestFork(t *testing.T) {
 					return
 				}
 				must(t, err)
-				c, err := w.log.OfThisLog(evidence)
-				if err != nil || w.log.Continues(c) == nil || !strings.Contains(w.text.String(), "this log forked") {
+				c, err := w.log.ParseOwnCheckpoint(evidence)
+				if err != nil || w.log.CheckContinues(c) == nil || !strings.Contains(w.text.String(), "this log forked") {
 					t.Errorf("the evidence: %v\n%s", err, evidence)
 				}
 				asked := w.all[0].Asked() + w.all[1].Asked()

@@ -64,7 +64,7 @@ func (a *Audit) logBundle(c echo.Context, who auditor) error {
 	if err != nil {
 		return err
 	}
-	kept := segment.CutFiles(files, who.tenants)
+	kept := segment.VisibleFiles(files, who.tenants)
 	return door.WriteJSON(c, http.StatusOK, keptBundle{Digest: digest, Complete: len(kept) == len(files), Files: kept})
 }
 

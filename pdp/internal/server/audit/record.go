@@ -90,7 +90,7 @@ func placed(r record.Record) []byte {
 func (a *Audit) inherited(line []byte, id string) (members []byte, err error) {
 	var one segment.Shown
 	if one.Record, err = a.Log.Recorded(line); err == nil {
-		err = one.Ask(id)
+		err = one.SelectQuestion(id)
 	}
 	r := one.Record
 	if err != nil || len(r.Inherits) == 0 && !one.OfBatch {

@@ -187,7 +187,7 @@ func (s *sink) read(ctx context.Context) (records []record.Record, next uint64, 
 
 // lacks is the record of a batch that is to be sent before a record, if the receiver lacks it, and notes it in sent.
 func (s *sink) lacks(sent *record.Inheritance, line []byte) (record.Record, error) {
-	id, err := sent.Lacks(line)
+	id, err := sent.MissingBatch(line)
 	if err != nil || id == "" {
 		return record.Record{}, err
 	}

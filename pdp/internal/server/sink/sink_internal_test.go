@@ -256,7 +256,7 @@ func TestSinkSendsTheRecordOfABatchBeforeItsItems(t *testing.T) {
 				return errors.New("not now")
 			}
 			for _, r := range records {
-				id, err := sent.Lacks(r.Line)
+				id, err := sent.MissingBatch(r.Line)
 				if err != nil {
 					t.Error(err)
 				}
