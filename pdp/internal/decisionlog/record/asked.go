@@ -13,22 +13,20 @@ import (
 	"policy-service/pdp/internal/decisionlog/format"
 )
 
-// ErrNoRequest is returned for a record from which no request can be rebuilt: it has none,
-// a part of the request is gone, or what was sent was no request either.
+// ErrNoRequest is returned for a record from which no request can be rebuilt: the record has no request, part of the request
+// is gone, or the caller sent no valid request.
 var ErrNoRequest = errors.New("the record holds no whole request")
 
-// mostHidden is how many places are hidden in a request at the most: those of an item, and those of its batch.
+// maxHidden is the maximum number of hidden places in a request: those of an item and those of its batch.
 const maxHidden = 128
 
 const shapeNative = "native" // the shape of AuthZEN has no name in a record
 
-// Request rebuilds the request of a resolved record, in the shape that it came in, and says what
-// of it is hidden by masks. What a search looked for is empty, as it was in the search. The limits
-// are those that bodies are read with, but for the length of the body.
+// Request rebuilds the request of a resolved record in its original shape, and returns the places that masks hide. What a search
+// looked for is empty, as it was in the search. The limits are those for bodies, except for the length of the body.
 //
-// In a hidden place stands a value of the type that was sent: where that was a string, what is on
-// record, or "" if nothing is; else 0, true, {} or []. A name that was masked stays as it is on
-// record. So a mask never makes a request unreadable.
+// A hidden place has a value of the type that was sent. A string is what is on record, or "" if nothing is; other types are 0,
+// true, {} or []. A masked name stays as it is on record. So a mask never makes a request unreadable.
 func (r *Recorded) Request(limits evaluation.Limits) (evaluation.Request, []evaluation.Hidden, error) {
 	q, err := r.decodeRequest(limits)
 	if err != nil {
@@ -43,7 +41,7 @@ func (r *Recorded) decodeRequest(limits evaluation.Limits) (q evaluation.Request
 	if len(r.Asked) == 0 || len(r.Gone) > 0 {
 		return q, ErrNoRequest
 	}
-	limits.Body = format.MaxLine // masking may have made the request longer than it was
+	limits.Body = format.MaxLine // masking may have made the request longer
 	asked := r.Asked
 	if len(r.Masked) > 0 {
 		if asked, err = fillHidden(asked, r.Masked, limits); err != nil {
@@ -69,10 +67,10 @@ func (r *Recorded) decodeRequest(limits evaluation.Limits) (q evaluation.Request
 	return q, err
 }
 
-// Cut ends a pointer of the member unknown that is not whole, because the names in it were masked.
+// MaskedPointerEnd ends a pointer in the member unknown that is shortened, because names in it were masked.
 const MaskedPointerEnd = "/…"
 
-// unknownPlaces are the places whose values were not known.
+// unknownPlaces returns the places whose values were unknown.
 func (r *Recorded) unknownPlaces() (*evaluation.Unknown, error) {
 	if r.Unknown == nil {
 		return nil, nil
@@ -90,7 +88,7 @@ func (r *Recorded) unknownPlaces() (*evaluation.Unknown, error) {
 	return places, err
 }
 
-// unhidden is a request in AuthZEN form with values of their types in the hidden places.
+// fillHidden returns a request in AuthZEN form with a value of the right type in each hidden place.
 func fillHidden(asked jsontext.Value, masked []evaluation.Hidden, limits evaluation.Limits) (jsontext.Value, error) {
 	o, err := evaluation.ParseObject(asked, limits)
 	if err != nil {
@@ -111,7 +109,7 @@ func fillHidden(asked jsontext.Value, masked []evaluation.Hidden, limits evaluat
 		case h.Part, h.Type == "string" && !h.Removed, whole != "" && isWithin(h.At, whole):
 			continue
 		case h.Type == "object" || h.Type == "array":
-			whole = h.At // an item may have places of its batch's record below its own
+			whole = h.At // an item may also list places of its batch below this one
 		}
 		made, ok := v.Put(evaluation.Tokens(h.At), value)
 		if !ok {
@@ -122,8 +120,8 @@ func fillHidden(asked jsontext.Value, masked []evaluation.Hidden, limits evaluat
 	return mendHidden(v.Object(), masked).MarshalJSON()
 }
 
-// standIn is some value for a hidden place. Where the place names an actor or the persons that a
-// request is for, any value that is none could not be read.
+// standIn returns a value for a hidden place. Where the place names an actor, or the persons that a request is for, most values
+// could not be read: these get a valid one.
 func standIn(h evaluation.Hidden) (evaluation.Value, bool) {
 	tokens := evaluation.Tokens(h.At)
 	if len(tokens) < 2 || tokens[0] != "context" || !evaluation.NamesActors(tokens[1]) || tokens[1] == "agent" {
@@ -138,9 +136,9 @@ func standIn(h evaluation.Hidden) (evaluation.Value, bool) {
 	return h.Some()
 }
 
-// presentable mends what a request presents as its approval, if that is hidden: a request that
-// presents none, or two, could not be read. Which round of an approved call it is, is left out if
-// it is hidden: the record has it besides. So is a person that is hidden, whom no policy sees.
+// mendHidden makes a request readable whose approval is hidden: a request that presents no approval, or two, could
+// not be read. It leaves out a hidden round of an approved call, which the record has elsewhere, and a hidden person, whom no
+// policy sees.
 func mendHidden(o evaluation.Object, masked []evaluation.Hidden) evaluation.Object {
 	const approvalAt, idAt, continues, person = "/context/approval", "/context/approval_id", "continues", "person"
 	if slices.ContainsFunc(masked, func(h evaluation.Hidden) bool { return isWithin(h.At, "/context/"+person) }) {
@@ -160,7 +158,7 @@ func mendHidden(o evaluation.Object, masked []evaluation.Hidden) evaluation.Obje
 		id = alone
 	}
 	if id.Text() == "" {
-		id, _ = evaluation.Text(evaluation.MaskPrefix) // any text: what was sent is not known
+		id, _ = evaluation.Text(evaluation.MaskPrefix) // any text will do: what was sent is unknown
 	}
 	if hasApproval {
 		presented := approval.Object().With("id", id)
@@ -176,15 +174,15 @@ func mendHidden(o evaluation.Object, masked []evaluation.Hidden) evaluation.Obje
 	return o.With("context", context.Value())
 }
 
-// within reports whether a pointer is the other one, or below it.
+// isWithin reports whether a pointer equals above or is below it.
 func isWithin(pointer, above string) bool {
 	rest, ok := strings.CutPrefix(pointer, above)
 	return ok && (rest == "" || rest[0] == '/')
 }
 
-// fit says of hidden values whether they could be put to the policies of the bundle that decided: the record lists the
-// places of the request that could not. If it lists nothing but names, all values fit. If that was the reason, the
-// listed values misfit. Of all others it is unknown, because a list may name one place for several.
+// setFits sets whether each hidden value could be passed to the policies of the bundle that decided. The record lists the places
+// of the request that could not. If it lists nothing except names, all values fit. If a misfit was the reason for the answer,
+// the listed values misfit. All other values stay unknown, because one listed place may stand for several.
 func (r *Recorded) setFits(q *evaluation.Request, hidden []evaluation.Hidden) {
 	reason := evaluation.Reason(r.Reason)
 	fits := r.Kind == format.KindDecision || r.Kind == format.KindPossible
@@ -211,8 +209,8 @@ func (r *Recorded) setFits(q *evaluation.Request, hidden []evaluation.Hidden) {
 	}
 }
 
-// inItem is a pointer into the body of a batch as one into the request of the item: what an item
-// has itself stands below /evaluations/N, and what it inherits where a single request has it.
+// itemPointer converts a pointer into the body of a batch to one into the request of an item. Own members of an item are below
+// /evaluations/N; inherited ones are where a single request has them.
 func itemPointer(pointer string) string {
 	rest, ok := strings.CutPrefix(pointer, "/evaluations/")
 	if _, after, found := strings.Cut(rest, "/"); ok && found {
@@ -221,8 +219,8 @@ func itemPointer(pointer string) string {
 	return pointer
 }
 
-// hiddenIn are the hidden places of a member that an item inherits from this record of its batch.
-// has says whether the member is there: masking may have removed it.
+// inheritedHidden returns the hidden places of a member that an item inherits from this record of its batch. has reports whether
+// the member is there: masking may have removed it.
 func (p *parts) inheritedHidden(member string, has bool) (all []evaluation.Hidden) {
 	places := map[string]string{
 		InheritsSubject: "/subject/properties", InheritsAction: "/action/properties",
@@ -237,14 +235,14 @@ func (p *parts) inheritedHidden(member string, has bool) (all []evaluation.Hidde
 		case !inherited:
 		case isWithin(h.At, at):
 			all = append(all, h)
-		case isWithin(at, h.At) && (!h.Part || !has): // it is hidden as a part of the context
+		case isWithin(at, h.At) && (!h.Part || !has): // it is hidden with the context
 			all = append(all, evaluation.Hidden{At: at, Type: "array", Removed: !has})
 		}
 	}
 	return all
 }
 
-// sortHidden puts the places of an item and those of its batch into the order of a request.
+// sortHidden sorts the places of an item and its batch into the order of a request.
 func sortHidden(all []evaluation.Hidden) {
 	order := []string{InheritsSubject, InheritsAction, InheritsResource, InheritsContext}
 	rank := func(h evaluation.Hidden) int {

@@ -11,13 +11,12 @@ import (
 	"policy-service/evaluation"
 )
 
-// Filter picks records. Everything that is set must hold; the zero Filter picks
-// all.
+// Filter selects records. A record must match every field that is set; the zero Filter selects all.
 type Filter struct {
-	// Tenants, where there is a list, are the tenants whose records the reader may see: others, and those of none, such
-	// as a start, are as if they were not there.
+	// Tenants, unless nil, are the tenants whose records the reader may see. Other records, and those without a tenant,
+	// such as a start, do not match.
 	Tenants []string `json:"tenants,omitzero"`
-	// From is the first moment that counts, To the first that no longer does.
+	// From is the first moment that matches, To the first one after it that does not.
 	From time.Time `json:"from,omitzero"`
 	To   time.Time `json:"to,omitzero"`
 	// Tenant is the record's, Kind one of [format.KindDecision], [format.KindPossible], [format.KindSearch], [format.KindAdmin], ….
@@ -29,30 +28,28 @@ type Filter struct {
 	Subject  string `json:"subject,omitzero"`
 	Resource string `json:"resource,omitzero"`
 	Action   string `json:"action,omitzero"`
-	// Policy is the id of a policy that made the decision, or that erred in it, or whose allow
-	// a reason made a deny of.
+	// Policy is the ID of a policy that made the decision, that erred in it, or whose allow was overruled.
 	Policy string `json:"policy,omitzero"`
-	// Event is that of an administrative record.
+	// Event is the event of an administrative record.
 	Event string `json:"event,omitzero"`
-	// Of is the id of a decision, whose receipts are meant.
+	// Of is the ID of a decision. It matches the receipts of the decision.
 	Of string `json:"of,omitzero"`
-	// Approval is the id of an approval request, of which the steps are meant and the
-	// decisions that went by it.
+	// Approval is the ID of an approval request. It matches the steps of the request and the decisions that used it.
 	Approval string `json:"approval,omitzero"`
-	// Capability is the id of a capability. Its records are its steps, the decisions that granted it, and those on calls that
-	// showed it; and the same of all that were made from it.
+	// Capability is the ID of a capability. It matches the steps of the capability, the decisions that granted it, those on
+	// calls that presented it, and the same records of all capabilities derived from it.
 	Capability string `json:"capability,omitzero"`
-	// Text is a word, or a few, that stand in the record: see [Sieve].
+	// Text is a word, or a few, that the record contains: see [Sieve].
 	Text string `json:"text,omitzero"`
 }
 
-// All reports whether every record passes.
+// MatchesAll reports whether the filter selects every record.
 func (f Filter) MatchesAll() bool {
 	return f.Tenants == nil && f.From.IsZero() && f.To.IsZero() &&
 		f.Tenant == "" && f.Kind == "" && f.Decision == "" && f.Subject == "" && f.Resource == "" && f.Action == "" && f.Policy == "" && f.Event == "" && f.Of == "" && f.Approval == "" && f.Capability == "" && f.Text == ""
 }
 
-// Check says what is wrong with a filter that no record could ever pass.
+// Check returns an error for a filter that no record could match.
 func (f Filter) Check() error {
 	switch f.Decision {
 	case "", Allow, Waiting, Deny, Possible, Impossible:
@@ -68,14 +65,14 @@ func (f Filter) Check() error {
 	return nil
 }
 
-// Matches reports whether a record line passes, by itself: its batch is not looked at. A line that is no record is an
-// error, never a record that does not match: it must not be passed over.
+// Matches reports whether a line matches, without looking at its batch. A line that is not a record is an error, never a
+// mismatch: it must not be skipped silently.
 func (f Filter) Matches(line []byte) (bool, error) {
 	s := f.newSieve()
 	return s.Passes(line)
 }
 
-// Passes reports whether a record passes, but for Text: if it is that of a batch of questions, whether one of them does.
+// Passes reports whether a record, or one of the questions of a batch, matches all fields except Text.
 func (f Filter) Passes(r *Recorded) bool {
 	if r.Items == nil {
 		return f.passesAlone(r)
@@ -107,7 +104,7 @@ func (r *Recorded) decidedBy(policy string) bool {
 		slices.ContainsFunc(r.Errors, erred)
 }
 
-// Approvals are the ids of the approval requests that a record is a step of, or that its decision went by.
+// Approvals returns the IDs of the approval requests that a record is a step of or that its decision used.
 func (r *Recorded) Approvals() (ids []string) {
 	for _, d := range r.Discharged {
 		ids = append(ids, d.Approval)
@@ -118,8 +115,8 @@ func (r *Recorded) Approvals() (ids []string) {
 	return ids
 }
 
-// Capabilities are the capability that a record is a step of, or that its decision granted, or was made by, if there is one,
-// and its ancestors.
+// Capabilities returns the IDs of the capability that a record is a step of, or that its decision granted or used, and of its
+// ancestors.
 func (r *Recorded) Capabilities() (ids []string) {
 	if c := r.Capability; c != nil {
 		return append([]string{c.ID}, c.Ancestors...)
@@ -128,7 +125,7 @@ func (r *Recorded) Capabilities() (ids []string) {
 	return append([]string{of.Capability}, of.Ancestors...)
 }
 
-// stepOf is the approval request, and the capability, that a record is a step of.
+// stepIDs returns the approval request and the capability that a record is a step of.
 func (r *Recorded) stepIDs() (of struct {
 	Approval   string   `json:"approval"`
 	Capability string   `json:"capability"`
@@ -140,7 +137,7 @@ func (r *Recorded) stepIDs() (of struct {
 	return of
 }
 
-// named reports whether an entity is the one of an id, or of "type/id".
+// hasName reports whether name is the ID or the "type/id" of an entity.
 func hasName(e evaluation.Ref, name string) bool {
 	return e.ID != "" && (name == e.ID || name == e.Type+"/"+e.ID)
 }

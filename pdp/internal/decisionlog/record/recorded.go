@@ -16,24 +16,24 @@ import (
 	"policy-service/pdp/internal/decisionlog/format"
 )
 
-// ErrDamaged is the error of a record, and of a log, that is not as it was written.
+// ErrDamaged is the error of a record or log that is not as it was written.
 var ErrDamaged = errors.New("the decision log is damaged")
 
-// Record is a record as it stands in the log.
+// Record is a record as it is stored in the log.
 type Record struct {
 	Sequence uint64
-	// Line is the record without its newline, nil if its content is gone.
+	// Line is the record without its newline, or nil if its content is gone.
 	Line []byte
 	Leaf tlog.Hash
-	// Gone says why a [segment.Snapshot] has no Line: [format.WhyRetired], [format.WhyRedacted], or [format.WhyFiltered]
+	// Gone is the reason why a record of a [segment.Snapshot] has no Line: [format.WhyRetired], [format.WhyRedacted], or [format.WhyFiltered]
 	// if the reader may not see it.
 	Gone string
 }
 
-// Recorded is what a record says: the members that format.go lists, by their names there.
-// [Parse] reads the line of a record alone. [Resolve] and [segment.Reader.Recorded] add what an
-// item of a batch left out, because it stands once in the record of the batch. A line may
-// have members that are not here: a later program wrote them, and this one passes over them.
+// Recorded is a parsed record: the members that format.go lists, under the same names.
+// [Parse] reads only the line of a record. [Resolve] and [segment.Reader.Recorded] add what an
+// item of a batch inherits from the record of the batch. A line may have members that are not
+// here: a later release wrote them, and this one ignores them.
 type Recorded struct {
 	Sequence    uint64                   `json:"sequence"`
 	ID          string                   `json:"id"`
@@ -77,16 +77,16 @@ type Recorded struct {
 	// Line is the record as it is stored.
 	Line []byte `json:"-"`
 	// Batch is the record of the item's batch. It has no Line if the item inherits nothing,
-	// if the content of that record is gone, and if the record was not resolved.
+	// the content of that record is gone, or the item was not resolved.
 	Batch Record `json:"-"`
-	// Asked is the request as JSON with what it inherits, nil if the record has none or was
-	// not resolved. Gone are the members that Asked lacks, because they stood in a record
-	// whose content is gone.
+	// Asked is the request as JSON with what it inherits, or nil if the record has no request
+	// or was not resolved. Gone are the members that Asked lacks, because the content of the
+	// record that had them is gone.
 	Asked jsontext.Value `json:"-"`
 	Gone  []string       `json:"-"`
 }
 
-// RecordedNames are the names in a request: what people and filters look for.
+// RequestNames are the names in a request, which people search and filter by.
 type RequestNames struct {
 	Subject evaluation.Ref `json:"subject"`
 	Action  struct {
@@ -102,7 +102,7 @@ type RecordedObligation struct {
 	Properties jsontext.Value `json:"properties"` // as they are in the line, with masks
 }
 
-// NamedBundle is the digest of the bundle that decided, or that was loaded; "" if the record names none.
+// NamedBundle returns the digest of the bundle that decided or was loaded, or "" if the record names none.
 func (r *Recorded) NamedBundle() (digest string, err error) {
 	if r.Kind != format.KindAdmin || r.Event != format.EventBundleLoaded {
 		return r.Bundle, nil
@@ -114,17 +114,17 @@ func (r *Recorded) NamedBundle() (digest string, err error) {
 	return loaded.Bundle, err
 }
 
-// Parse reads the line of a record. What the line inherits is not in it: see [Resolve].
+// Parse parses the line of a record, without what the record inherits: see [Resolve].
 func Parse(line []byte) (*Recorded, error) {
 	r := &Recorded{Line: line}
 	return r, readInto(r, line)
 }
 
-// The answers there are. An allow is waiting if the caller may go ahead only with an approval that it did not have. In
-// the native contract such an answer is "decision": true, so who counts these as allows counts calls that were not made.
+// The answers. An allow is waiting if the caller may proceed only with an approval that it did not have. In the native contract
+// such an answer is "decision": true, so counting these as allows counts calls that were not made.
 //
-// If the request asked what is possible (see [evaluation.Unknown]), the answer is that it is possible or impossible: it
-// permits nothing, and nothing was attempted.
+// If the request asked what is possible (see [evaluation.Unknown]), the answer is possible or impossible: it permits nothing,
+// and nothing was attempted.
 const (
 	Allow      = "allow"
 	Deny       = "deny"
@@ -133,8 +133,8 @@ const (
 	Impossible = "impossible"
 )
 
-// Answer is one of these, or "" for a record that holds no decision. An approval that was used is among Discharged, and
-// its obligation is no longer owed: that is an allow.
+// Answer returns one of the answers, or "" if the record holds no decision. A decision whose approval was used is an allow: the
+// approval is in Discharged, and its obligation is no longer owed.
 func (r *Recorded) Answer() string {
 	approval := func(o RecordedObligation) bool { return o.Type == format.ApprovalRequired }
 	switch {
@@ -152,7 +152,7 @@ func (r *Recorded) Answer() string {
 	return Allow
 }
 
-// Receipt is the receipt that a record is, or an empty one.
+// Receipt returns the receipt in a record, or an empty one.
 func (r *Recorded) Receipt() (receipt Receipt) {
 	if r.Kind != format.KindReceipt || json.Unmarshal(r.Details, &receipt) != nil {
 		return Receipt{}
@@ -169,7 +169,7 @@ const (
 	InheritsSupported = "supported_obligations" // of the context, where the item has one of its own
 )
 
-// BatchID is the id of the record that an item inherits from, "" if it inherits nothing.
+// BatchID returns the ID of the record that an item inherits from, or "" if the item inherits nothing.
 func (r *Recorded) BatchID() string {
 	if dot := strings.LastIndexByte(r.ID, '.'); dot > 0 && len(r.Inherits) > 0 {
 		return r.ID[:dot]
@@ -183,8 +183,8 @@ type parts struct {
 	Masked  []evaluation.Hidden `json:"masked"`
 }
 
-// itemOf returns an error if the other line is not that of the item's batch: no properties
-// of one caller are shown as those of another.
+// CheckBatch returns an error if a line is not the record of the item's batch. Otherwise properties of one caller could be shown
+// as those of another.
 func (r *Recorded) CheckBatch(line []byte) error {
 	batch, err := Parse(line)
 	if err == nil && (batch.Kind != format.KindBatch || batch.ID != r.BatchID() || batch.Tenant != r.Tenant) {
@@ -201,8 +201,8 @@ func readInto(into any, line []byte) error {
 	return nil
 }
 
-// Resolve reads a record together with that of its batch, which has no Line if the record
-// inherits nothing and if the content of the other is gone.
+// Resolve parses a record and adds what it inherits from the record of its batch. batch has no Line if the record inherits
+// nothing or the content of the batch is gone.
 func Resolve(line []byte, batch Record) (Recorded, error) {
 	parsed, err := Parse(line)
 	if err != nil {
@@ -230,7 +230,7 @@ func Resolve(line []byte, batch Record) (Recorded, error) {
 	return r, err
 }
 
-// take makes the request of its own parts and those that it inherits.
+// assemble sets the request from its own and its inherited parts.
 func (r *Recorded) assemble(own, shared *parts) (err error) {
 	for _, member := range r.Inherits {
 		has, err := own.Request.inherit(member, shared.Request)
@@ -243,7 +243,7 @@ func (r *Recorded) assemble(own, shared *parts) (err error) {
 		}
 	}
 	if r.Masked == nil && shared.Masked != nil {
-		r.Masked = []evaluation.Hidden{} // the records of a batch are of one program
+		r.Masked = []evaluation.Hidden{} // the same release wrote the item and the batch
 	}
 	sortHidden(r.Masked)
 	if own.Request != nil {
@@ -252,7 +252,7 @@ func (r *Recorded) assemble(own, shared *parts) (err error) {
 	return err
 }
 
-// inherit takes a member over, whole, and reports whether it is there.
+// inherit copies a whole member from another request and reports whether that request has it.
 func (q *Request) inherit(member string, from *Request) (bool, error) {
 	switch member {
 	case InheritsSubject:
@@ -270,10 +270,10 @@ func (q *Request) inherit(member string, from *Request) (bool, error) {
 		q.Context = from.Context
 		return from.Context != nil, nil
 	}
-	return false, nil // of a later program: what it is nobody here knows
+	return false, nil // a later release wrote it
 }
 
-// inherit adds a member of one object to another, behind all others.
+// inheritMember appends a member of one object to another.
 func inheritMember(into *jsontext.Value, from jsontext.Value, member string) (bool, error) {
 	own, err := decodeMembers(*into)
 	if err != nil {
@@ -303,12 +303,11 @@ func decodeMembers(object jsontext.Value) (members map[string]jsontext.Value, er
 	return members, json.Unmarshal(object, &members)
 }
 
-// Inheritance goes over records in their order, and says which needs the record of its
-// batch put before it, because that was not among those before. Its zero value is ready.
+// Inheritance finds the records, read in order, that need the record of their batch put before them. Its zero value is ready.
 type Inheritance struct{ last string }
 
-// Lacks is the id of the record that a record inherits from if that did not come before,
-// and "" otherwise. From now on it counts as come.
+// MissingBatch returns the ID of the record that a line inherits from if that record was not read before, and "" otherwise. It
+// then counts as read.
 func (h *Inheritance) MissingBatch(line []byte) (id string, err error) {
 	r, err := Parse(line)
 	switch of := r.BatchID(); {
@@ -323,15 +322,15 @@ func (h *Inheritance) MissingBatch(line []byte) (id string, err error) {
 	return "", nil
 }
 
-// UnsignedTail are records that had neither a checkpoint nor a MAC when a start found them.
+// UnsignedTail is a range of records that had neither a checkpoint nor a MAC when the log was opened.
 type UnsignedTail struct {
 	From  uint64 `json:"from"`
 	To    uint64 `json:"to"`    // the last of them
 	Cause string `json:"cause"` // missing or wrong
 }
 
-// UnsignedTails are those that a record names: an [format.EventUnsigned] one, an [format.EventSegment] all of before, so that they
-// outlive their records.
+// UnsignedTails returns the tails that a record names: an [format.EventUnsigned] record names one, an [format.EventSegment] record
+// repeats all earlier ones, so that they outlive their own records.
 func (r *Recorded) UnsignedTails() []UnsignedTail {
 	var details struct {
 		UnsignedTail

@@ -18,19 +18,20 @@ import (
 	"policy-service/pdp/internal/decisionlog/format"
 )
 
-// The lengths of a [Filter.Text], in characters.
+// The minimum and maximum length of [Filter.Text], in characters.
 const (
 	minText = 2
 	maxText = 256
 )
 
-// ErrText is the error for a text that cannot be sought.
+// ErrText is the error for a text that cannot be searched for.
 var ErrText = fmt.Errorf("is not of %d to %d characters in UTF-8; give a word, or a few, of what you look for", minText, maxText)
 
-// TextDays is how far back a text is sought if a filter has no From.
+// TextDays is how far back a text is searched for if a filter has no From.
 const TextDays = 90
 
-// Bounded is the filter with a From if it seeks a text and has none: [TextDays] before To, or before now. set says so.
+// Bounded returns the filter with a From of [TextDays] before To or now, if it searches for a text without a From. set reports
+// whether From was added.
 func (f Filter) Bounded(now time.Time) (bounded Filter, set bool) {
 	if f.Text == "" || !f.From.IsZero() {
 		return f, false
@@ -42,28 +43,28 @@ func (f Filter) Bounded(now time.Time) (bounded Filter, set bool) {
 	return f, true
 }
 
-// A Sieve judges the lines of a log one after the other. It is not for concurrent use.
+// A Sieve filters the lines of a log one after the other. It is not safe for concurrent use.
 //
-// A line has a text if one of its strings has it, in upper or lower case, or the name of a member below context or
-// properties: these names are the caller's. All strings count, except those of the members unread, and the stand-ins of
-// masked values. The parts that an item inherits from the record of its batch count as its own.
+// A line has a text if the text is in one of its strings, ignoring case, or in the name of a member below context or properties:
+// these names are the caller's. All strings count, except the members in unsearched and the stand-ins of masked values. The parts
+// that an item inherits from the record of its batch count as its own.
 type Sieve struct {
 	filter Filter
-	// resolve reads a record with what it inherits. If it is nil, inherited parts are not there.
+	// resolve parses a record with what it inherits. If it is nil, inherited parts are not searched.
 	resolve func(line []byte) (Recorded, error)
 	word    []byte // folded
-	quoted  []byte // the word as it stands in JSON, folded
-	kind    []byte // as it stands in a line; nil if most records are of the kind
-	folded  []byte // the line that is judged
+	quoted  []byte // the word as JSON, folded
+	kind    []byte // as in a line; nil if most records are of the kind
+	folded  []byte // the current line
 
-	// inherited says of some batches, and of members of them, if these have the word: their records are large.
+	// inherited caches, by batch and inherited members, whether these have the word: records of batches are large.
 	inherited map[string]bool
 }
 
-// mostInherited is how many answers a Sieve keeps. A batch has a few, and its items stand together.
+// maxInherited is the number of answers that a Sieve keeps. A batch needs a few, and its items are stored together.
 const maxInherited = 64
 
-// NewSieve makes a Sieve for the lines of a log, whose items resolve reads with what they inherit.
+// NewSieve returns a Sieve for the lines of a log. resolve adds to an item what it inherits.
 func NewSieve(f Filter, resolve func(line []byte) (Recorded, error)) *Sieve {
 	s := f.newSieve()
 	s.resolve = resolve
@@ -79,7 +80,7 @@ func (f Filter) newSieve() Sieve {
 	return s
 }
 
-// Passes is [Filter.Matches], and knows the inherited parts of an item.
+// Passes is [Filter.Matches] that also searches the inherited parts of an item.
 func (s *Sieve) Passes(line []byte) (bool, error) {
 	if s.filter.MatchesAll() {
 		return true, nil
@@ -101,8 +102,8 @@ func (s *Sieve) Passes(line []byte) (bool, error) {
 	return has, err
 }
 
-// mayPass spares most lines the work of reading them whole. The tenant comes first: a record that the reader may not
-// see must not take longer for a word that is in it. A line that is no JSON object is left to [Parse].
+// mayPass rejects most lines without parsing them. It compares the tenant first: for a record that the reader may not see, the time
+// must not depend on whether it has a word. A line that is not a JSON object is left to [Parse].
 func (s *Sieve) mayPass(line []byte) bool {
 	if s.filter.Tenants != nil {
 		var of struct {
@@ -124,7 +125,7 @@ func (s *Sieve) mayPass(line []byte) bool {
 		bytes.Contains(line, []byte(`,"inherits":[`))
 }
 
-// inherits reports whether the inherited parts of an item have the word.
+// inheritsWord reports whether the inherited parts of an item have the word.
 func (s *Sieve) inheritsWord(r *Recorded) (bool, error) {
 	id := r.BatchID()
 	if s.resolve == nil || id == "" {
@@ -149,14 +150,13 @@ func (s *Sieve) inheritsWord(r *Recorded) (bool, error) {
 	return has, nil
 }
 
-// unread are the members of a record whose texts are not there to be read: times, digests, signatures, and the list of
-// masked places.
+// unsearched are the members of a record that nobody searches: times, digests, signatures, and the list of masked places.
 var unsearched = []string{"time", "now", "masked", "rest", "bundle", "salt", "seal", "filed_at", "expires_at", "proof"}
 
-// in reports whether JSON has the word.
+// containsWord reports whether JSON text has the word.
 func (s *Sieve) containsWord(text []byte) (bool, error) {
 	d := jsontext.NewDecoder(bytes.NewBuffer(text))
-	for own := 0; ; { // the depth from which on names are the caller's; 0 is nowhere
+	for own := 0; ; { // the depth at which names become the caller's; 0 if not inside such a member
 		token, err := d.ReadToken()
 		if errors.Is(err, io.EOF) {
 			return false, nil
@@ -189,7 +189,7 @@ func (s *Sieve) containsWord(text []byte) (bool, error) {
 	}
 }
 
-// says reports whether a text has the word, outside of the stand-ins of masked values.
+// textHasWord reports whether a text has the word outside of the stand-ins of masked values.
 func (s *Sieve) textHasWord(text string) bool {
 	for {
 		part, rest, more := cutMask(text)
@@ -206,7 +206,7 @@ func (s *Sieve) textHasWord(text string) bool {
 // digestLength is the length of the digest behind [evaluation.MaskPrefix].
 const digestLength = 22
 
-// cutMask cuts a text around the first stand-in of a masked value.
+// cutMask splits a text around its first stand-in of a masked value.
 func cutMask(text string) (before, after string, found bool) {
 	for from := 0; ; {
 		at := strings.Index(text[from:], evaluation.MaskPrefix)
@@ -223,8 +223,7 @@ func cutMask(text string) (before, after string, found bool) {
 	}
 }
 
-// fold appends a text without the difference of upper and lower case: each character as the first of all that differ from it
-// by their case alone.
+// fold appends a text in a form that ignores case: each character becomes the lowest one that differs from it only by case.
 func fold(to, text []byte) []byte {
 	to = slices.Grow(to, len(text))
 	for len(text) > 0 {
@@ -242,7 +241,7 @@ func fold(to, text []byte) []byte {
 	return to
 }
 
-// upper are the first of each of these.
+// upperASCII maps an ASCII character to the lowest one that differs from it only by case.
 var upperASCII = func() (all [utf8.RuneSelf]byte) {
 	for c := range all {
 		if all[c] = byte(c); 'a' <= c && c <= 'z' {

@@ -38,15 +38,16 @@ type Bundles struct{ dir string }
 // ErrNoSuchBundle is returned for a digest that nothing is kept under.
 var ErrNoSuchBundle = errors.New("no bundle is kept under this digest")
 
-// maxKept is what a file of a bundle may have at most.
+// maxFileBytes is the maximum size of a file of a bundle.
 const maxFileBytes = 1 << 30
 
-// BundlesDir is where the files of bundles are kept, below the data directory.
+// BundlesDir is the directory of bundles below the data directory.
 const BundlesDir = "log/bundles"
 
+// BundlesPath returns the directory of bundles in a data directory.
 func BundlesPath(data string) string { return filepath.Join(data, filepath.FromSlash(BundlesDir)) }
 
-// OpenBundles opens the store in a data directory, and makes it where there is none.
+// OpenBundles opens the store in a data directory. It creates the store if there is none.
 func OpenBundles(data string) (*Bundles, error) {
 	dir := BundlesPath(data)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -55,8 +56,8 @@ func OpenBundles(data string) (*Bundles, error) {
 	return &Bundles{dir: dir}, nil
 }
 
-// Put keeps a bundle and returns its digest. It is on disk when Put returns: a
-// decision record that names a bundle must never outlive the bundle in a crash.
+// Put keeps a bundle and returns its digest. The bundle is on disk when Put returns: a decision record that names a bundle
+// must not outlive the bundle in a crash.
 func (b *Bundles) Put(files map[string][]byte) (digest string, err error) {
 	digest, err = dirhash.Hash1(slices.Collect(maps.Keys(files)), func(name string) (io.ReadCloser, error) {
 		return io.NopCloser(bytes.NewReader(files[name])), nil
@@ -76,7 +77,7 @@ func (b *Bundles) Put(files map[string][]byte) (digest string, err error) {
 	return digest, nil
 }
 
-// keep writes content under its hash and an ending, unless it is there already, whole.
+// writeOnce writes content under its hash and an ending, unless it is already there and whole.
 func (b *Bundles) writeOnce(content []byte, ending string) error {
 	sum := sha256.Sum256(content)
 	name := hex.EncodeToString(sum[:])
@@ -86,7 +87,7 @@ func (b *Bundles) writeOnce(content []byte, ending string) error {
 	return plainfile.Replace(filepath.Join(b.dir, name+ending), content)
 }
 
-// BundleList is the list of the files of a bundle, as its digest is made of.
+// BundleList returns the list of files from which the digest of a bundle is computed.
 func BundleList(files map[string][]byte) []byte {
 	var list bytes.Buffer
 	for _, name := range slices.Sorted(maps.Keys(files)) {
@@ -95,9 +96,8 @@ func BundleList(files map[string][]byte) []byte {
 	return list.Bytes()
 }
 
-// CutFiles is what of a bundle's files may be seen by who may see some tenants
-// only; nil is all of them. What stands below tenants/ is that tenant's alone, and
-// a MANIFEST names the files of all. What stands above is in force for each.
+// VisibleFiles returns the files of a bundle that a reader may see who may see only some tenants; nil means all. Files below
+// tenants/ belong to one tenant. All other files are visible, except a MANIFEST, which names the files of all tenants.
 func VisibleFiles(files map[string][]byte, tenants []string) map[string][]byte {
 	if tenants == nil {
 		return files
@@ -117,18 +117,19 @@ func VisibleFiles(files map[string][]byte, tenants []string) map[string][]byte {
 // listEnding ends the name of a list.
 const listEnding = ".list"
 
-// Files returns the files of a bundle that a record names, by path. Content that is
-// not what its name says is an error, never returned.
+// Files returns the files of the bundle that a record names, by path. It returns an error for content that does not match its
+// name.
 func (b *Bundles) Files(digest string) (map[string][]byte, error) {
 	return b.readListed(digest, listEnding, "")
 }
 
-// Listed is [Bundles.Files] of a digest that somebody may have made of a file.
+// Listed is [Bundles.Files] without the lists of early builds. Use it for a digest that a caller names: a caller could compute
+// the digest of a file that looks like a list.
 func (b *Bundles) Listed(digest string) (map[string][]byte, error) {
 	return b.readListed(digest, listEnding)
 }
 
-// files returns the files of the list that is kept with one of some endings.
+// readListed returns the files of a list that is kept with one of the endings.
 func (b *Bundles) readListed(digest string, endings ...string) (map[string][]byte, error) {
 	sum, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(digest, "h1:"))
 	if err != nil || len(sum) != sha256.Size || !strings.HasPrefix(digest, "h1:") {
@@ -159,7 +160,7 @@ func (b *Bundles) readListed(digest string, endings ...string) (map[string][]byt
 	return files, nil
 }
 
-// read returns what is kept under a hash and an ending, having checked that it is.
+// readChecked returns the content under a hash and an ending, after comparing it with the hash.
 func (b *Bundles) readChecked(name, ending string) ([]byte, error) {
 	if len(name) != 2*sha256.Size || strings.Trim(name, "0123456789abcdef") != "" {
 		return nil, fmt.Errorf("%q is no hash", name)

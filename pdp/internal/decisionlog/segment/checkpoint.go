@@ -23,17 +23,17 @@ import (
 	"policy-service/pdp/internal/plainfile"
 )
 
-// Checkpoint is a signed checkpoint with what it says.
+// Checkpoint is a signed checkpoint, parsed.
 type Checkpoint struct {
 	Note    []byte
 	Origin  string
 	Size    uint64
 	Root    tlog.Hash
 	Time    time.Time
-	NextKey string // "" unless it signs a new key in
+	NextKey string // the key that this checkpoint introduces, or ""
 }
 
-// sign makes the note of c.
+// Sign sets the note of c.
 func (c *Checkpoint) Sign(signers ...note.Signer) (err error) {
 	text := fmt.Sprintf("%s\n%d\n%s\n%s %s\n", c.Origin, c.Size, c.Root, format.ExtensionTime, c.Time.UTC().Format(format.TimeLayout))
 	if c.NextKey != "" {
@@ -43,13 +43,13 @@ func (c *Checkpoint) Sign(signers ...note.Signer) (err error) {
 	return err
 }
 
-// key is the key in the bucket of checkpoints.
+// Key returns the key under which c is stored in a segment.
 func (c Checkpoint) Key() []byte {
 	return append(EncodeNumber(c.Size), EncodeNumber(uint64(c.Time.UnixNano()))...)
 }
 
-// ParseCheckpoint reads a checkpoint. Its signatures are verified where known is
-// not nil: at least one must be of a known key.
+// ParseCheckpoint parses a checkpoint. If known is not nil, at least one signature must be by a known key; if it is nil,
+// no signature is verified.
 func ParseCheckpoint(signed []byte, known note.Verifiers) (Checkpoint, error) {
 	if len(signed) > format.MaxCheckpointBytes {
 		return Checkpoint{}, fmt.Errorf("a checkpoint of %d bytes", len(signed))
@@ -70,9 +70,8 @@ func ParseCheckpoint(signed []byte, known note.Verifiers) (Checkpoint, error) {
 	return c, err
 }
 
-// parseCheckpointText reads what C2SP tlog-checkpoint calls the body: the three
-// lines there always are, written in the one way there is to write them, and
-// those extensions that are ours.
+// parseCheckpointText parses the body of a C2SP tlog-checkpoint: three lines, each in its only valid form, and our own
+// extensions. It ignores other extensions.
 func parseCheckpointText(text string) (c Checkpoint, err error) {
 	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
 	if len(lines) < 3 || lines[0] == "" {
@@ -101,8 +100,7 @@ func parseCheckpointText(text string) (c Checkpoint, err error) {
 	return c, nil
 }
 
-// Checkpoints yields the stored checkpoints with a size from one to another,
-// both included, in order.
+// Checkpoints yields the stored checkpoints with a size in [from, to], in order.
 func (r *Reader) Checkpoints(ctx context.Context, from, to uint64) iter.Seq2[Checkpoint, error] {
 	return func(yield func(Checkpoint, error) bool) {
 		for _, s := range r.SegmentFiles() {
@@ -128,7 +126,7 @@ func (r *Reader) Checkpoints(ctx context.Context, from, to uint64) iter.Seq2[Che
 	}
 }
 
-// someCheckpoints reads a few, from a key, and returns the key to go on with.
+// readSomeCheckpoints reads a few checkpoints, starting at the key after. It returns the key to continue with.
 func readSomeCheckpoints(tx *bbolt.Tx, after []byte, to uint64) (out []Checkpoint, next []byte, err error) {
 	c := tx.Bucket([]byte(format.BucketCheckpoints)).Cursor()
 	for k, v := c.Seek(after); k != nil && len(out) < MaxRecords; k, v = c.Next() {
@@ -144,14 +142,12 @@ func readSomeCheckpoints(tx *bbolt.Tx, after []byte, to uint64) (out []Checkpoin
 	return out, after, nil
 }
 
-// LastCheckpoint is the newest stored checkpoint. It counts even if it covers more records
-// than there are: then it is the evidence that the end of the log was cut off. If a segment
-// cannot be read, neither can what it says.
+// LastCheckpoint returns the newest stored checkpoint, even if it covers more records than there are: then it is the evidence
+// that the end of the log was cut off. It fails if a segment that may hold it cannot be read.
 func (r *Reader) LastCheckpoint() (Checkpoint, error) { return r.LastCheckpointWithin(math.MaxUint64) }
 
-// checkpointTo is the newest stored checkpoint of no more than so many records. While writing
-// fails the active segment is closed. Then it is the newest one of the sealed segments, which
-// are there to be read, unless size leaves none out.
+// LastCheckpointWithin returns the newest stored checkpoint of at most size records. While writing fails, the active segment
+// is closed; then the result is the newest checkpoint of the sealed segments, unless size is [math.MaxUint64].
 func (r *Reader) LastCheckpointWithin(size uint64) (last Checkpoint, err error) {
 	none := fmt.Errorf("%w: there is no checkpoint yet", ErrNotFound)
 	err = r.searchNewestFirst(none, size == math.MaxUint64, func(tx *bbolt.Tx) (found bool, err error) {
@@ -167,7 +163,7 @@ func (r *Reader) LastCheckpointWithin(size uint64) (last Checkpoint, err error) 
 	return last, err
 }
 
-// checkpointAt returns the checkpoint of a moment.
+// CheckpointAt returns the checkpoint of a moment.
 func (r *Reader) CheckpointAt(m Moment) (c Checkpoint, err error) {
 	s, err := r.FindFile(m.Size - 1)
 	if err != nil {
@@ -184,9 +180,9 @@ func (r *Reader) CheckpointAt(m Moment) (c Checkpoint, err error) {
 	return c, err
 }
 
-// Witnessed is the newest checkpoint that enough witnesses cosigned, with their lines. It is one of this log: one of
-// its keys signed it, and its tree is a beginning of the log's. The error is [ErrNotFound] if there is none. A checkpoint comes
-// with [ErrForked], too.
+// Witnessed returns the newest checkpoint that enough witnesses cosigned, with their signatures. One of the log's keys signed
+// it, and its tree is a beginning of the log's tree. The error is [ErrNotFound] if there is no such checkpoint. With
+// [ErrForked], Witnessed also returns the checkpoint.
 func (r *Reader) Witnessed() (Checkpoint, error) {
 	signed, err := plainfile.Read(filepath.Join(r.data, format.WitnessedFile), format.MaxCheckpointBytes)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -205,7 +201,7 @@ func (r *Reader) Witnessed() (Checkpoint, error) {
 	return c, nil
 }
 
-// OfThisLog reads a checkpoint that one of the log's keys signed.
+// ParseOwnCheckpoint parses a checkpoint and verifies that one of the log's keys signed it.
 func (r *Reader) ParseOwnCheckpoint(signed []byte) (Checkpoint, error) {
 	keys, err := VerifierKeys(r.data)
 	if err != nil {
@@ -220,10 +216,10 @@ func (r *Reader) ParseOwnCheckpoint(signed []byte) (Checkpoint, error) {
 	return ParseCheckpoint(signed, note.VerifierList(verifiers...))
 }
 
-// ErrForked is the error of a checkpoint that was signed for another history.
+// ErrForked means that a checkpoint was signed for another history.
 var ErrForked = errors.New("the checkpoint is not of this log's history")
 
-// Continues returns an error if the log does not begin with the records of a checkpoint.
+// CheckContinues returns [ErrForked] unless the log begins with the records of a checkpoint.
 func (r *Reader) CheckContinues(c Checkpoint) error {
 	if c.Size > r.Size() {
 		return fmt.Errorf("%w: it covers %d records, and here are %d", ErrForked, c.Size, r.Size())

@@ -14,10 +14,10 @@ import (
 	"policy-service/pdp/internal/plainfile"
 )
 
-// cutTry ends the errors of a log that was cut.
+// cutRemedy ends the errors of a log that was cut.
 const cutRemedy = "; put back what is missing, or see policy-service log begin --help"
 
-// begun returns an error if a directory without segments had a log.
+// CheckNeverBegun returns [ErrCut] if files show that a directory without segments once had a log.
 func CheckNeverBegun(data string) error {
 	for _, name := range []string{format.KeyFile, format.PublicKeyFile, format.CheckpointFile, format.WitnessedFile} {
 		if _, err := os.Lstat(filepath.Join(data, name)); err == nil {
@@ -29,8 +29,9 @@ func CheckNeverBegun(data string) error {
 	return nil
 }
 
-// goesOn returns an error if the log ends before a checkpoint of it that stands outside of the segments, or is not of its
-// tree. A file that is not a checkpoint of this log counts as missing: whoever can write it can remove it, too.
+// CheckNotCut returns [ErrCut] if the log ends before a checkpoint that is kept outside of the segments, or if that checkpoint
+// is of another tree. A file that is not a checkpoint of this log counts as missing: whoever can write the file can also
+// remove it.
 func (r *Reader) CheckNotCut() error {
 	all := r.SegmentFiles()
 	if r.Partial() {
@@ -47,7 +48,7 @@ func (r *Reader) CheckNotCut() error {
 		c, err := r.ParseOwnCheckpoint(signed)
 		newest := all[len(all)-1]
 		switch {
-		case err != nil || c.Size < newest.First: // older segments may be altered, or elsewhere
+		case err != nil || c.Size < newest.First: // an older segment may have been redacted or moved away
 			continue
 		case c.Size > r.Size():
 			return fmt.Errorf("%w: %s is of %d records, and the segments have %d"+cutRemedy, ErrCut, name, c.Size, r.Size())

@@ -19,17 +19,17 @@ import (
 	"policy-service/pdp/internal/decisionlog/record"
 )
 
-// end is the end of a log, as far as a reader can check it.
+// CheckedEnd is the end of a log after a reader checked it.
 type CheckedEnd struct {
 	Edge          Edge
 	Time          time.Time // of the last record or checkpoint
 	Note          []byte    // the last checkpoint
 	Checkpointed  uint64    // its size
-	UnsignedBytes int64     // bytes of the lines behind it
+	UnsignedBytes int64     // size of the lines after it
 }
 
-// checkTail reads the end of the active segment, as far as it is not below the
-// last checkpoint, and computes again what the tree says of it.
+// CheckEnd reads the active segment from its last checkpoint on and recomputes the tree. size is the number of records in the
+// log.
 func CheckEnd(tx *bbolt.Tx, s *File, size uint64) (t CheckedEnd, err error) {
 	r, err := hashesWithin(tx, s.First)
 	if err != nil {
@@ -51,7 +51,7 @@ func CheckEnd(tx *bbolt.Tx, s *File, size uint64) (t CheckedEnd, err error) {
 		if root, err := tlog.TreeHash(int64(c.Size), r); err != nil || root != c.Root {
 			return t, errors.Join(fmt.Errorf("%w: the tree of %d is not the one that was signed", record.ErrDamaged, c.Size), err)
 		}
-		from = max(s.First, min(c.Size, size-1)) // the last record in any case
+		from = max(s.First, min(c.Size, size-1)) // always read the last record
 	}
 	t = CheckedEnd{Note: c.Note, Checkpointed: c.Size, Time: c.Time}
 	if t.Edge, err = readEdge(from, r); err != nil {
@@ -60,7 +60,7 @@ func CheckEnd(tx *bbolt.Tx, s *File, size uint64) (t CheckedEnd, err error) {
 	return t, t.replay(tx, size)
 }
 
-// replay goes over the last records again, as when they were written.
+// replay adds the last records to the edge again, as they were added when they were written.
 func (t *CheckedEnd) replay(tx *bbolt.Tx, size uint64) error {
 	for r, err := range scanStored(tx, t.Edge.Size, size) {
 		if err != nil {
@@ -82,7 +82,7 @@ func (t *CheckedEnd) replay(tx *bbolt.Tx, size uint64) error {
 	return nil
 }
 
-// timeOf reads the time of a line.
+// ParseTime parses the time of a line.
 func ParseTime(line []byte) (time.Time, bool) {
 	var stamp struct {
 		Time string `json:"time"`
@@ -97,10 +97,11 @@ func ParseTime(line []byte) (time.Time, bool) {
 // The causes of an unsigned tail.
 const (
 	unsignedMissing = "missing" // the segment has lost its head
-	unsignedWrong   = "wrong"   // its head is of something else, or of another key
+	unsignedWrong   = "wrong"   // its head is of other content or by another key
 )
 
-// doubt compares the head of a segment with the one that the key makes. It returns the cause if the head is not the writer's.
+// CompareHead compares the stored head of a segment with the one that the key computes. It returns the cause if the stored
+// head is not by the writer, and "" if it is.
 func (k *Key) CompareHead(segment uint64, e Edge, meta *bbolt.Bucket) (cause string, err error) {
 	want, err := k.ComputeHead(segment, e, meta)
 	if err != nil {
@@ -115,7 +116,7 @@ func (k *Key) CompareHead(segment uint64, e Edge, meta *bbolt.Bucket) (cause str
 	return unsignedMissing, nil
 }
 
-// headOf is the MAC of a segment, as format.go specifies it.
+// ComputeHead computes the head of a segment, which is a MAC: format.go specifies it.
 func (k *Key) ComputeHead(segment uint64, e Edge, meta *bbolt.Bucket) ([]byte, error) {
 	root, err := e.Root()
 	version, journal := meta.Get([]byte(format.MetaFormat)), meta.Get([]byte(format.MetaJournal))
@@ -132,13 +133,13 @@ func (k *Key) ComputeHead(segment uint64, e Edge, meta *bbolt.Bucket) ([]byte, e
 	return m.Sum(nil), err
 }
 
-// isClean reports whether a log of so many records was closed in good order.
+// ClosedCleanly reports whether a log with size records was closed in good order.
 func ClosedCleanly(meta *bbolt.Bucket, size uint64) bool {
 	clean, _ := DecodeNumber(meta.Get([]byte(format.MetaClean)))
 	return clean == size && meta.Get([]byte(format.MetaJournal)) == nil
 }
 
-// readTails reads the tails that a segment names, and those before it.
+// ReadUnsignedTails returns all unsigned tails that the records of a segment name. They include the tails of earlier segments.
 func ReadUnsignedTails(tx *bbolt.Tx) (all []record.UnsignedTail) {
 	c := tx.Bucket([]byte(format.BucketRecords)).Cursor()
 	for k, line := c.First(); k != nil; k, line = c.Next() {
@@ -152,17 +153,17 @@ func ReadUnsignedTails(tx *bbolt.Tx) (all []record.UnsignedTail) {
 	return all
 }
 
-// journaled names the journal that may have records which the log's segment has not, and the last frame that the
-// segment has. The zero value is none.
+// JournalMark names the journal that may have records which the segment lacks, and the last frame of it that is in the
+// segment. The zero value means that there is no journal.
 type JournalMark struct {
 	ID     journal.ID
 	Number uint64
-	// aside is the time, in Unix nanoseconds, that the names of its files are to get. If it is set, the segment has
-	// what could be read of the journal.
+	// Aside is the time, in Unix nanoseconds, to be added to the names of the journal's files when they are moved aside. If
+	// it is set, the segment has all that could be read of the journal.
 	Aside int64
 }
 
-// put says it in a segment.
+// Put stores the mark in the metadata of a segment, with the format that it requires.
 func (j JournalMark) Put(meta *bbolt.Bucket) error {
 	if j == (JournalMark{}) {
 		return errors.Join(
@@ -178,7 +179,7 @@ func (j JournalMark) Put(meta *bbolt.Bucket) error {
 		meta.Put([]byte(format.MetaJournal), value))
 }
 
-// readJournaled reads what put wrote: the format of a segment, and its journal.
+// ParseJournalMark decodes a mark that [JournalMark.Put] stored: version is the format of the segment, value the mark.
 func ParseJournalMark(version, value []byte) (j JournalMark, err error) {
 	if string(version) != strconv.Itoa(format.VersionJournaled) {
 		return j, nil

@@ -16,7 +16,7 @@
 //	walk.go        records, compared with the tree
 //	bundles.go     the policies that decided
 //
-// The package never writes to a segment. It returns [record.ErrDamaged] for a file that is not as it was written,
+// Readers never write to a segment. It returns [record.ErrDamaged] for a file that is not as it was written,
 // [ErrNewer] for one that a later release wrote, [ErrLocked] for one that a running server holds, and [ErrCut] for a log whose
 // end is missing. Whether all records are those that were signed is checked by package verify.
 package segment
@@ -47,51 +47,51 @@ import (
 
 // The errors of a log that is read or written.
 var (
-	// ErrUnavailable: nothing can be written now. What was to be recorded must
-	// not be acted upon. The log tries again by itself.
+	// ErrUnavailable means that nothing can be written now. The caller must not act on what it could not record. The log
+	// tries again by itself.
 	ErrUnavailable = errors.New("the decision log cannot be written")
 	ErrLocked      = errors.New("the decision log is in use by another process")
-	// ErrCut: the end of the log is gone, or all of it.
+	// ErrCut means that the end of the log is missing, or all of it.
 	ErrCut      = errors.New("the decision log does not go on where it ended")
 	ErrNotFound = errors.New("no such record")
-	// ErrNewer: a later release wrote the log.
+	// ErrNewer means that a later release wrote the log.
 	ErrNewer = journal.ErrNewer
-	// ErrGone: the record was redacted or retired; its leaf hash is still there.
+	// ErrGone means that a record was redacted or retired. Its leaf hash is still there.
 	ErrGone = errors.New("the record's content is gone")
 )
 
-// segment is one bbolt file. Whoever reads it does so in short transactions:
-// one that lasted would keep the writer from closing it.
+// File is one segment, which is a bbolt file. Read it in short transactions: the writer cannot close a file while a
+// transaction is open.
 type File struct {
 	Number, First uint64
 	Path          string
-	Key           string // the public key in force when it was last written to
+	Key           string // the public key in force at the last write
 	journal       JournalMark
 
 	mu       sync.RWMutex // held for reading while db is in use
-	db       *bbolt.DB    // nil where it is not open
-	active   bool         // it is the writer's, who alone opens and closes it
+	db       *bbolt.DB    // nil if the file is not open
+	active   bool         // only the writer opens and closes the file
 	lastUsed time.Time
 	Size     int64
-	checked  os.FileInfo // the file that was checked when it was opened last
+	checked  os.FileInfo // the file whose pages were checked when it was last opened
 }
 
-// newFile returns a segment that is not open.
+// NewFile returns the segment with a number. It does not open the file.
 func NewFile(data string, number uint64) *File {
 	return &File{Number: number, Path: FilePath(data, number)}
 }
 
-// own gives an open file to the writer, who alone closes it from now on.
+// GiveToWriter hands an open file to the writer. From then on only the writer opens and closes it.
 func (s *File) GiveToWriter(db *bbolt.DB) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.db, s.active = db, true
 }
 
-// written returns the open file, for the writer.
+// WriterDB returns the open file. Only the writer may call it.
 func (s *File) WriterDB() *bbolt.DB { return s.db }
 
-// view runs f in a read transaction. What f keeps of it must be copied.
+// View runs f in a read transaction. f must copy what it keeps.
 func (s *File) View(f func(*bbolt.Tx) error) error {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -107,17 +107,17 @@ func (s *File) View(f func(*bbolt.Tx) error) error {
 	return nil
 }
 
-// errClosed: a sealed segment is not open.
+// errClosed means that a sealed segment is not open.
 var errClosed = errors.New("the segment is not open")
 
-// close closes the file once nobody reads it.
+// Close waits for the transactions of readers and closes the file.
 func (s *File) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.closeLocked()
 }
 
-// retire closes a file that was written to and now can be opened by who reads.
+// TakeFromWriter closes a file that the writer had. From then on readers open it.
 func (s *File) TakeFromWriter() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -134,15 +134,16 @@ func (s *File) closeLocked() error {
 	return boltfile.Close(db, record.ErrDamaged)
 }
 
+// OpenFile opens the bbolt file of a segment. It refuses to read an empty file, because bbolt would initialize it.
 func OpenFile(path string, use boltfile.Use, options bbolt.Options) (*bbolt.DB, error) {
-	if info, err := os.Stat(path); use != boltfile.ToWrite && (err != nil || info.Size() == 0) { // bbolt would write to it
+	if info, err := os.Stat(path); use != boltfile.ToWrite && (err != nil || info.Size() == 0) { // bbolt would initialize it
 		return nil, fmt.Errorf("segment %s: %w", path, errors.Join(err, fmt.Errorf("%w: %s is empty", record.ErrDamaged, path)))
 	}
 	db, err := boltfile.Open(path, record.ErrDamaged, use, options)
 	return db, namePath(err, path)
 }
 
-// inFile says which file an error is of.
+// namePath adds the path of the file to an error.
 func namePath(err error, path string) error {
 	switch {
 	case err == nil:
@@ -153,10 +154,11 @@ func namePath(err error, path string) error {
 	return fmt.Errorf("segment %s: %w", path, err)
 }
 
+// Guard runs f and returns [record.ErrDamaged] if bbolt panics on a damaged file.
 func Guard(f func() error) error { return boltfile.Guard(record.ErrDamaged, f) }
 
-// readMeta reads what never changes in a segment, and where it ends. Without a
-// record it is empty.
+// readMeta reads the metadata of a segment, which never changes, and the sequence after its last record. end is 0 if
+// the segment has no record.
 func (s *File) readMeta(f *pages.File) (end uint64, err error) {
 	buckets := map[string]pages.Bucket{}
 	for _, name := range []string{format.BucketMeta, format.BucketRecords, format.BucketHashes, format.BucketIDs, format.BucketCheckpoints} {
@@ -189,11 +191,12 @@ func (s *File) readMeta(f *pages.File) (end uint64, err error) {
 	return seq + 1, err
 }
 
+// FilePath returns the path of a segment.
 func FilePath(data string, number uint64) string {
 	return filepath.Join(data, format.LogDir, fmt.Sprintf(format.SegmentName, number))
 }
 
-// segmentNumber is the number in a segment's name.
+// ParseFileName returns the number in the name of a segment. ok is false for the name of any other file.
 func ParseFileName(name string) (uint64, bool) {
 	if len(name) != len("00000001.db") || filepath.Ext(name) != ".db" {
 		return 0, false
@@ -202,11 +205,11 @@ func ParseFileName(name string) (uint64, bool) {
 	return n, err == nil && n > 0
 }
 
-// nextSuffix ends the name of a file that is to take the place of a segment.
+// NextSuffix ends the name of a file that is written to replace a segment.
 const NextSuffix = ".next"
 
-// isNext takes apart the name of a new file: which segment, and how many records
-// there were when it was written.
+// ParseNextName splits the name of a file that replaces a segment. It returns the number of the segment and the number of
+// records that the log had when the file was written.
 func ParseNextName(name string) (segment, size uint64, ok bool) {
 	base, ok := strings.CutSuffix(name, NextSuffix)
 	if !ok {
@@ -216,7 +219,7 @@ func ParseNextName(name string) (segment, size uint64, ok bool) {
 	return segment, size, err == nil && n == 2 && fmt.Sprintf(format.SegmentName+".%d", segment, size) == base
 }
 
-// rename moves a file so that it has moved also after a crash.
+// RenameSynced renames a file and syncs the directory, so that the new name survives a crash.
 func RenameSynced(from, to string) error {
 	if err := os.Rename(from, to); err != nil {
 		return err
@@ -224,7 +227,7 @@ func RenameSynced(from, to string) error {
 	return plainfile.SyncDir(filepath.Dir(to))
 }
 
-// FileDigest is the digest of a segment file, and the number of its bytes.
+// FileDigest returns the digest and the size of a segment file.
 func FileDigest(r io.Reader) (digest string, size int64, err error) {
 	sum := sha256.New()
 	if size, err = io.Copy(sum, r); err != nil {
@@ -233,9 +236,11 @@ func FileDigest(r io.Reader) (digest string, size int64, err error) {
 	return format.DigestPrefix + hex.EncodeToString(sum.Sum(nil)), size, nil
 }
 
+// EncodeNumber encodes a sequence or another number as it stands in keys and values of a segment: big-endian, so that
+// bbolt sorts keys by number.
 func EncodeNumber(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
 
-// readNumber reads what number wrote; anything else is 0 and false.
+// DecodeNumber decodes the result of [EncodeNumber]. It returns 0 and false for anything else.
 func DecodeNumber(b []byte) (uint64, bool) {
 	if len(b) != 8 {
 		return 0, false

@@ -21,17 +21,18 @@ import (
 	"policy-service/pdp/internal/plainfile"
 )
 
-// maxKeyFile bounds a file of keys; a rotation adds a hundred bytes.
+// maxKeyFile is the maximum size of a key file. A rotation adds a hundred bytes.
 const maxKeyFile = 16 << 20
 
-// key is a private key, with its public half as log.pub writes it, and the keys of MACs that are made of it.
+// Key is a private key, its public half as log.pub has it, and the MAC keys derived from it.
 type Key struct {
 	note.Signer
 	Private, Public string
-	headKey         [sha256.Size]byte // of a segment: see [mark]
+	headKey         [sha256.Size]byte // for the heads of segments: see [Key.ComputeHead]
 	FramesKey       journal.Key
 }
 
+// NewKey generates a key for a log with a name.
 func NewKey(origin string) (Key, error) {
 	private, _, err := note.GenerateKey(rand.Reader, origin)
 	if err != nil {
@@ -40,15 +41,16 @@ func NewKey(origin string) (Key, error) {
 	return parseKey(private)
 }
 
-// errNoKey has no cause, which would quote the key.
+// errNoKey wraps no cause, because the cause would quote the key.
 var errNoKey = errors.New("no private key of a log")
 
-// The labels of the keys that are made of a private key.
+// The labels with which MAC keys are derived from a private key.
 const (
 	headLabel   = "policy-service decision log: head of a segment"
 	framesLabel = "policy-service decision log: frames of the journal"
 )
 
+// parseKey parses a private key and derives the MAC keys.
 func parseKey(private string) (Key, error) {
 	k := Key{Private: private}
 	var err error
@@ -70,7 +72,7 @@ func parseKey(private string) (Key, error) {
 	return k, errors.Join(err, err2, err3)
 }
 
-// readKey reads a private key, unless strangers could have read it too.
+// readKey reads a private key. It refuses a file that other users can read.
 func readKey(name string) (Key, error) {
 	content, err := plainfile.ReadPrivate(name, maxKeyFile)
 	if err != nil {
@@ -83,7 +85,8 @@ func readKey(name string) (Key, error) {
 	return k, nil
 }
 
-// openKey reads the key in force, which the log says, and gives it its name and its public half their places.
+// OpenKey reads the key in force, whose public half the log names. It completes an interrupted rotation: the private key
+// gets its file name, and log.pub the public half.
 func OpenKey(data, inForce string) (Key, error) {
 	k, isNext, err := readKeyInForce(data, inForce)
 	name, next := filepath.Join(data, format.KeyFile), filepath.Join(data, format.NextKeyFile)
@@ -93,13 +96,13 @@ func OpenKey(data, inForce string) (Key, error) {
 	case isNext:
 		err = RenameSynced(next, name)
 	default:
-		_ = os.Remove(next) // a rotation that came to nothing
+		_ = os.Remove(next) // left by a rotation that was not recorded
 	}
 	return k, errors.Join(err, PublishKey(data, k.Public))
 }
 
-// keyInForce reads the key in force. isNext says that it is still in the file of the next key, because a
-// crash came between the record of a new key and the renaming of its file.
+// readKeyInForce reads the key in force. isNext reports that the key is still in the file of the next key, because a crash
+// came between recording the new key and renaming its file.
 func readKeyInForce(data, inForce string) (k Key, isNext bool, err error) {
 	name := filepath.Join(data, format.KeyFile)
 	k, err = readKey(name)
@@ -115,7 +118,7 @@ func readKeyInForce(data, inForce string) (k Key, isNext bool, err error) {
 	return Key{}, false, fmt.Errorf("%s is another key than the log was signed with (%s); restore that one", name, inForce)
 }
 
-// publish adds a public key to log.pub if it is not there yet.
+// PublishKey adds a public key to log.pub unless it is already there.
 func PublishKey(data, public string) error {
 	keys, err := VerifierKeys(data)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -128,16 +131,16 @@ func PublishKey(data, public string) error {
 	return plainfile.Replace(filepath.Join(data, format.PublicKeyFile), []byte(content))
 }
 
-// VerifierKeys are the public keys of all times, oldest first. They are what
-// stands beside the log. To verify it, bring a key from elsewhere.
+// VerifierKeys returns all public keys that the log ever had, oldest first, from the file beside the log. To verify a log,
+// use a key from elsewhere.
 func VerifierKeys(data string) ([]string, error) {
 	content, err := plainfile.Read(filepath.Join(data, format.PublicKeyFile), maxKeyFile)
 	return strings.Fields(string(content)), err
 }
 
-// CheckKey says why [decisionlog.Open] would refuse the private key in a data directory, and
-// touches nothing. That there is neither a log nor a key yet is no reason: Open makes both. It also says whether the log goes
-// on where it ended, unless a server is running.
+// CheckKey returns the error with which [decisionlog.Open] would refuse the private key in a data directory, without changing
+// anything. It accepts a directory with neither a log nor a key: Open creates both. Unless a server is running, it also
+// returns the error of [Reader.CheckNotCut].
 func CheckKey(data string) error {
 	r, err := OpenReader(data)
 	switch {
@@ -146,7 +149,7 @@ func CheckKey(data string) error {
 	case errors.Is(err, fs.ErrNotExist):
 		err = CheckNeverBegun(data)
 	default:
-		err = nil // what is wrong with the log is no matter of keys
+		err = nil // not an error of keys
 	}
 	if err != nil {
 		return err
@@ -161,8 +164,8 @@ func CheckKey(data string) error {
 	return err
 }
 
-// publicKeyInForce is what the newest segment says, which counts for Open. If that
-// cannot be read, as beside a server, it is the newest of log.pub, and "" if there is neither.
+// readPublicKeyInForce returns the public key in the newest segment, which is the one that Open goes by. If that segment
+// cannot be read, for instance beside a server, it returns the newest key of log.pub. It returns "" if there is neither.
 func readPublicKeyInForce(data string) (string, error) {
 	if r, err := OpenReader(data); err == nil {
 		all, partial := r.SegmentFiles(), r.Partial()

@@ -29,24 +29,23 @@ type Reader struct {
 
 	mu       sync.RWMutex
 	segments []*File // those with records, in order
-	// unfilled gets what only the journal has. It is nil if nobody asks.
+	// unfilled receives what only the journal has. It is nil if that is not to be read.
 	unfilled *Unfilled
 
-	Opening sync.Mutex // of sealed ones; taken before a segment's own
+	Opening sync.Mutex // held to open or close sealed segments; locked before the mutex of a File
 }
 
-// keptOpen is how many sealed segments stay open after they were read.
+// MaxOpen is the number of sealed segments that stay open after they were read.
 const MaxOpen = 8
 
-// readerWait is how long a reader waits for a segment somebody else is opening.
+// readerWait is how long a reader waits for a segment that another process is opening.
 const readerWait = 100 * time.Millisecond
 
-// newReader returns a reader of the log in a data directory, which has nothing before [Reader.scan].
+// NewReader returns a reader that has no segments before [Reader.Scan].
 func NewReader(data string) *Reader { return &Reader{data: data} }
 
-// OpenReader opens the log in a data directory to read it. While another
-// process writes to it, what is in its active segment is not to be had: then
-// [Reader.Size] is where that begins, and Partial is true.
+// OpenReader opens the log in a data directory. While another process writes to the log, its active segment cannot be
+// read: then [Reader.Size] is the first sequence of that segment, and [Reader.Partial] is true.
 func OpenReader(data string) (*Reader, error) {
 	r := NewReader(data)
 	r.unfilled = &Unfilled{}
@@ -57,7 +56,7 @@ func OpenReader(data string) (*Reader, error) {
 	return r, nil
 }
 
-// scan finds the segments.
+// Scan finds the segments and checks that each continues the one before.
 func (r *Reader) Scan() error {
 	entries, err := os.ReadDir(filepath.Join(r.data, format.LogDir))
 	if err != nil {
@@ -66,7 +65,7 @@ func (r *Reader) Scan() error {
 	partial := false
 	var found []*File
 	var size uint64
-	for _, e := range entries { // in the order of their names, which is that of their numbers
+	for _, e := range entries { // sorted by name, and so by number
 		n, ok := ParseFileName(e.Name())
 		if !ok {
 			continue
@@ -80,15 +79,15 @@ func (r *Reader) Scan() error {
 		}), s.Path)
 		if errors.Is(err, ErrLocked) {
 			partial = true
-			break // it is the writer's, and so is what stands after it
+			break // the writer holds this segment and all later ones
 		}
 		if err != nil {
 			return err
 		}
-		if end == 0 { // prepared ahead; it must be the last
+		if end == 0 { // prepared in advance; it must be the last
 			continue
 		}
-		if len(found) > 0 { // the lowest may be missing: they can be moved to an archive
+		if len(found) > 0 { // the first segments may be missing: they can be moved to an archive
 			if last := found[len(found)-1]; s.Number != last.Number+1 || s.First != size {
 				return fmt.Errorf("%w: segment %d begins with record %d, the one before it is %d and ends before %d",
 					record.ErrDamaged, s.Number, s.First, last.Number, size)
@@ -104,19 +103,20 @@ func (r *Reader) Scan() error {
 	return nil
 }
 
-// view reads a segment, and opens it where it is not open.
+// View runs f in a read transaction on a segment. It opens the segment if necessary.
 func (r *Reader) View(s *File, f func(*bbolt.Tx) error) error {
 	for {
 		if err := r.openToRead(s); err != nil {
 			return err
 		}
-		if err := s.View(f); err != errClosed { // another reader needed its place meanwhile
+		if err := s.View(f); err != errClosed { // another reader closed it to open a different segment
 			return err
 		}
 	}
 }
 
-// ready opens a sealed segment, and closes the one that was not read for longest.
+// openToRead opens a sealed segment if it is not open. If too many are open, it first closes the one that was not read for
+// the longest time. The pages of a file are checked when it is opened, but not again while the file is unchanged.
 func (r *Reader) openToRead(s *File) error {
 	r.Opening.Lock()
 	defer r.Opening.Unlock()
@@ -149,7 +149,7 @@ func (r *Reader) openToRead(s *File) error {
 		Timeout: readerWait,
 		OpenFile: func(name string, flag int, mode os.FileMode) (*os.File, error) {
 			f, err := plainfile.OpenFile(name, flag, mode)
-			if err == nil && use == boltfile.ToRead { // the name may have become another file's
+			if err == nil && use == boltfile.ToRead { // the file with this name may have been replaced
 				info, _ = f.Stat()
 			}
 			return f, err
@@ -164,33 +164,34 @@ func (r *Reader) openToRead(s *File) error {
 	return nil
 }
 
-// unchanged reports whether both are of one file, and it was not written to between them.
+// isUnchanged reports whether a and b describe the same file and it was not written to in between.
 func isUnchanged(a, b os.FileInfo) bool {
 	return a != nil && b != nil && os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
 }
 
+// SegmentFiles returns the segments that have records, in order. The caller must not modify the slice.
 func (r *Reader) SegmentFiles() []*File {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	return r.segments // replaced as a whole, never written to
+	return r.segments // replaced, never modified
 }
 
-// add makes a new segment visible.
+// AddFile appends a new segment, so that readers see it.
 func (r *Reader) AddFile(s *File) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.segments = append(slices.Clone(r.segments), s)
 }
 
-// find is the segment that holds a sequence.
+// FindFile returns the segment that contains a sequence. The error is [ErrGone] if the segment was moved away.
 func (r *Reader) FindFile(sequence uint64) (*File, error) {
 	s, _, err := r.findFileAndEnd(sequence)
 	return s, err
 }
 
-// findSpan is the segment that holds a sequence, and the sequence before which it ends now.
+// findFileAndEnd returns the segment that contains a sequence and the sequence after its last record.
 func (r *Reader) findFileAndEnd(sequence uint64) (s *File, end uint64, err error) {
-	size := r.size.Load() // before the segments: they are added before it grows
+	size := r.size.Load() // before the segments, because a segment is added before the size grows
 	all := r.SegmentFiles()
 	i, exact := slices.BinarySearchFunc(all, sequence, func(s *File, n uint64) int { return cmp.Compare(s.First, n) })
 	switch {
@@ -207,7 +208,7 @@ func (r *Reader) findFileAndEnd(sequence uint64) (s *File, end uint64, err error
 	return all[i-1], end, nil
 }
 
-// endOf is where a segment ends, and where the next begins.
+// EndOfFile returns the sequence after the last record of a segment.
 func (r *Reader) EndOfFile(s *File) uint64 {
 	all := r.SegmentFiles()
 	if i := slices.Index(all, s); i >= 0 && i+1 < len(all) {
@@ -216,16 +217,16 @@ func (r *Reader) EndOfFile(s *File) uint64 {
 	return r.Size()
 }
 
-// Size is the number of records: their sequences are below it.
+// Size returns the number of records. The sequences of records are below it.
 func (r *Reader) Size() uint64 { return r.size.Load() }
 
-// setSize makes the records below a sequence visible.
+// SetSize makes the records below a sequence visible.
 func (r *Reader) SetSize(size uint64) { r.size.Store(size) }
 
-// Partial says whether another process holds the active segment.
+// Partial reports whether another process holds the active segment.
 func (r *Reader) Partial() bool { return r.partial.Load() }
 
-// Close closes what is open.
+// Close closes all open segments.
 func (r *Reader) Close() (err error) {
 	r.Opening.Lock()
 	defer r.Opening.Unlock()
@@ -235,7 +236,7 @@ func (r *Reader) Close() (err error) {
 	return err
 }
 
-// Segment is a segment as a reader sees it.
+// Info describes a segment.
 type Info struct {
 	Number  uint64
 	Path    string
@@ -245,7 +246,7 @@ type Info struct {
 	Sealed  bool
 }
 
-// Segments lists the segments in order.
+// Segments describes the segments in order.
 func (r *Reader) Segments() []Info {
 	all, end := r.SegmentFiles(), r.Size()
 	list := make([]Info, len(all))
@@ -265,14 +266,14 @@ func (r *Reader) Segments() []Info {
 	return list
 }
 
-// Unfilled is what only the journal of a log has, because a crash left it there: answered, and in no segment. The next
-// start of the server puts it on record, if nothing is damaged.
+// Unfilled describes records that are only in the journal of a log, because a crash came before they were copied to a
+// segment. Their callers were answered. The next start of the server records them, unless something is damaged.
 type Unfilled struct {
-	Records uint64 `json:"records"`          // that can be read
+	Records uint64 `json:"records"`          // readable records
 	Damage  string `json:"damage,omitempty"` // what is damaged; then more records may be lost, and no server starts
 }
 
-// look asks the journal of a segment. Without the private key it does not say who wrote the frames.
+// readJournal counts the records in the journal of a segment. Without the private key it cannot tell who wrote the frames.
 func (u *Unfilled) readJournal(data string, s *File) error {
 	on := s.journal
 	if *u = (Unfilled{}); on == (JournalMark{}) || on.Aside != 0 {
@@ -292,8 +293,8 @@ func (u *Unfilled) readJournal(data string, s *File) error {
 	return nil
 }
 
-// Unfilled is what only the journal has. It is nil if there is no such thing, or nobody can tell, because a server is
-// running.
+// Unfilled returns what only the journal has. It returns nil if there are no such records, and while a server is running,
+// because then nobody can tell.
 func (r *Reader) Unfilled() *Unfilled {
 	if r.Partial() || r.unfilled == nil || *r.unfilled == (Unfilled{}) {
 		return nil

@@ -15,7 +15,7 @@ import (
 	"policy-service/pdp/internal/decisionlog/record"
 )
 
-// A transaction of a reader ends after so many records, or bytes of them.
+// Limits of one read transaction. Longer ones would keep the writer from closing the file.
 const (
 	MaxRecords = 512
 	maxBytes   = 1 << 20
@@ -23,13 +23,13 @@ const (
 
 type turnKey struct{}
 
-// WithTurns has a reader of many records call goOn before each part of a few hundred records, so
+// WithTurns returns a context with which a reader of many records calls goOn before each part of a few hundred records, so
 // that several readers take turns. Reading ends with the error of goOn.
 func WithTurns(ctx context.Context, goOn func(context.Context) error) context.Context {
 	return context.WithValue(ctx, turnKey{}, goOn)
 }
 
-// mayGoOn is called between two parts, while no transaction is open.
+// AwaitTurn waits until a reader may read its next part: see [WithTurns]. Call it while no transaction is open.
 func AwaitTurn(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -40,9 +40,8 @@ func AwaitTurn(ctx context.Context) error {
 	return nil
 }
 
-// Records yields the records from one sequence up to before another. A record
-// whose content is gone comes without its Line; the first error is the last
-// thing that comes. Nothing is held open between two records.
+// Records yields the records in [from, to). A record whose content is gone has no Line. The first error ends the sequence.
+// No transaction is open between two records.
 func (r *Reader) Records(ctx context.Context, from, to uint64) iter.Seq2[record.Record, error] {
 	return func(yield func(record.Record, error) bool) {
 		to := min(to, r.Size())
@@ -62,7 +61,7 @@ func (r *Reader) Records(ctx context.Context, from, to uint64) iter.Seq2[record.
 	}
 }
 
-// some reads a few records of one segment, at least one.
+// ReadSome reads the first records of [from, to), at least one, all from one segment.
 func (r *Reader) ReadSome(from, to uint64) (out []record.Record, err error) {
 	s, err := r.FindFile(from)
 	if err != nil {
@@ -75,6 +74,7 @@ func (r *Reader) ReadSome(from, to uint64) (out []record.Record, err error) {
 	return out, err
 }
 
+// readSome is [Reader.ReadSome] in a transaction.
 func readSome(tx *bbolt.Tx, from, to uint64) (out []record.Record, err error) {
 	size := 0
 	for r, err := range scanStored(tx, from, to) {
@@ -89,8 +89,8 @@ func readSome(tx *bbolt.Tx, from, to uint64) (out []record.Record, err error) {
 	return out, nil
 }
 
-// lines reads records with content of one segment in a span, the first ones or the
-// last ones, a few of them. None means that there are none.
+// ReadSpan reads records with content from [low, high) of one segment: the first of them, or the last ones if newest is
+// set, in the order of reading. It returns no records only if there are none.
 func (r *Reader) ReadSpan(s *File, low, high uint64, newest bool, limit int) (out []record.Record, err error) {
 	err = r.View(s, func(tx *bbolt.Tx) error {
 		out = nil
@@ -117,7 +117,7 @@ func (r *Reader) ReadSpan(s *File, low, high uint64, newest bool, limit int) (ou
 	return out, err
 }
 
-// pick reads those of some records of a segment that have content.
+// ReadListed reads the listed records of a segment. It skips those without content.
 func (r *Reader) ReadListed(s *File, sequences []uint64) (out []record.Record, err error) {
 	err = r.View(s, func(tx *bbolt.Tx) error {
 		out = nil
@@ -132,15 +132,13 @@ func (r *Reader) ReadListed(s *File, sequences []uint64) (out []record.Record, e
 	return out, err
 }
 
-// storedRecord is a record as it lies in a transaction, with the hashes that were stored with it. What is kept of it must
-// be copied.
+// storedRecord is a record in a transaction, with the hashes that were stored with it. Copy what must outlive the transaction.
 type storedRecord struct {
 	record.Record
 	hashes []byte
 }
 
-// storedFrom yields the records of a segment from one sequence up to before another, at least one. The first error is the
-// last thing that comes.
+// scanStored yields the records in [from, to) of a segment, at least one or an error. The first error ends the sequence.
 func scanStored(tx *bbolt.Tx, from, to uint64) iter.Seq2[storedRecord, error] {
 	return func(yield func(storedRecord, error) bool) {
 		hashes, lines := tx.Bucket([]byte(format.BucketHashes)).Cursor(), tx.Bucket([]byte(format.BucketRecords)).Cursor()
@@ -171,7 +169,7 @@ func scanStored(tx *bbolt.Tx, from, to uint64) iter.Seq2[storedRecord, error] {
 	}
 }
 
-// Get returns one record, with ErrGone where its content is gone.
+// Get returns one record. The error is [ErrGone] if its content is gone.
 func (r *Reader) Get(sequence uint64) (record.Record, error) {
 	some, err := r.ReadSome(sequence, sequence+1)
 	if err != nil {
@@ -180,7 +178,7 @@ func (r *Reader) Get(sequence uint64) (record.Record, error) {
 	return some[0], checkContent(some[0])
 }
 
-// orGone returns [ErrGone] for a record without content.
+// checkContent returns [ErrGone] for a record without content.
 func checkContent(r record.Record) error {
 	if r.Line == nil {
 		return fmt.Errorf("record %d: %w", r.Sequence, ErrGone)
@@ -188,8 +186,8 @@ func checkContent(r record.Record) error {
 	return nil
 }
 
-// ByID returns the record with an id. Id and record are read as of one moment: the segment may
-// be retired in the next.
+// ByID returns the record with an ID. It looks up the ID and reads the record in one transaction, because the segment may
+// be retired afterwards.
 func (r *Reader) ByID(id string) (record.Record, error) {
 	var some []record.Record
 	none := fmt.Errorf("%w: %q", ErrNotFound, id)
@@ -206,9 +204,8 @@ func (r *Reader) ByID(id string) (record.Record, error) {
 	return some[0], checkContent(some[0])
 }
 
-// newestFirst looks for something in one segment after another, from the newest back. If it is in
-// none, the error is none. While writing fails the active segment is closed: what is looked for may
-// yet be in another, unless all segments must be read.
+// searchNewestFirst calls look for each segment, newest first, until one returns true. If none does, it returns the error
+// none. While writing fails, the active segment cannot be read; the search then goes on with the others, unless all is set.
 func (r *Reader) searchNewestFirst(none error, all bool, look func(*bbolt.Tx) (found bool, err error)) error {
 	for _, s := range slices.Backward(r.SegmentFiles()) {
 		found := false
@@ -222,7 +219,7 @@ func (r *Reader) searchNewestFirst(none error, all bool, look func(*bbolt.Tx) (f
 	return none
 }
 
-// find finds the record of an id, or the one that has the question of that id.
+// FindRecord returns the record with an ID, or the record of a batch that contains the question with that ID.
 func FindRecord(id string, byID func(string) (record.Record, error)) (record.Record, error) {
 	found, err := byID(id)
 	if !errors.Is(err, ErrNotFound) {
@@ -240,18 +237,18 @@ func FindRecord(id string, byID func(string) (record.Record, error)) (record.Rec
 	return found, err
 }
 
-// Find is [Reader.ByID], which also finds the record that has the question of an id.
+// Find is [FindRecord] with [Reader.ByID].
 func (r *Reader) Find(id string) (record.Record, error) { return FindRecord(id, r.ByID) }
 
-// Batch is the record that a record inherits from. It has no Line if the record inherits
-// nothing and if the content of the other is gone. Both stand in the same segment.
+// Batch returns the record of the batch from which an item inherits. The result has no Line if the record inherits nothing
+// or the content of the batch is gone. An item and its batch are in the same segment.
 func (r *Reader) Batch(line []byte) (batch record.Record, err error) {
 	item, err := record.Parse(line)
 	if err != nil || item.BatchID() == "" {
 		return record.Record{}, err
 	}
 	s, err := r.FindFile(item.Sequence)
-	if errors.Is(err, ErrGone) { // dropped since the line was read
+	if errors.Is(err, ErrGone) { // its segment was moved away after the line was read
 		return record.Record{}, nil
 	}
 	if err != nil {
@@ -275,7 +272,7 @@ func (r *Reader) Batch(line []byte) (batch record.Record, err error) {
 	return batch, item.CheckBatch(batch.Line)
 }
 
-// Recorded reads a record of this log with what it inherits.
+// Recorded parses a record of this log and adds what it inherits.
 func (r *Reader) Recorded(line []byte) (record.Recorded, error) {
 	batch, err := r.Batch(line)
 	if err != nil {
@@ -284,5 +281,5 @@ func (r *Reader) Recorded(line []byte) (record.Recorded, error) {
 	return record.Resolve(line, batch)
 }
 
-// Sieve makes a Sieve for lines of this log.
+// Sieve returns a Sieve for lines of this log.
 func (r *Reader) Sieve(f record.Filter) *record.Sieve { return record.NewSieve(f, r.Recorded) }

@@ -16,7 +16,7 @@ import (
 	"policy-service/pdp/internal/decisionlog/record"
 )
 
-// isRetired reports whether retention emptied the segment that begins with a record.
+// IsRetired reports whether retention removed the content of the segment that begins with a record.
 func (r *Reader) IsRetired(first uint64) (bool, error) {
 	_, err := r.Get(first)
 	if errors.Is(err, ErrGone) {
@@ -25,8 +25,8 @@ func (r *Reader) IsRetired(first uint64) (bool, error) {
 	return false, err
 }
 
-// removalsBegan is how many records there were when the earliest unfinished removal
-// began. The name of a removal's new file says so.
+// SizeBeforeRemovals returns the number of records that the log had when the earliest unfinished removal began. It reads the
+// number from the name of the file that the removal writes.
 func (r *Reader) SizeBeforeRemovals() (uint64, error) {
 	first := uint64(math.MaxUint64)
 	entries, err := os.ReadDir(filepath.Join(r.data, format.LogDir))
@@ -38,18 +38,18 @@ func (r *Reader) SizeBeforeRemovals() (uint64, error) {
 	return first, err
 }
 
-// removed has removals, as their records have them.
+// Removals collects what the records of removals say.
 type Removals struct {
-	below    uint64            // no record before this one has content any more
+	below    uint64            // records below it have no content
 	redacted map[uint64]string // sequence to tenant
 }
 
-// removesContent reports whether a line may be the record of a removal.
+// mayRemoveContent reports whether a line may be the record of a removal. Other lines may contain the same text.
 func mayRemoveContent(line []byte) bool {
 	return bytes.Contains(line, []byte(format.EventRedacted)) || bytes.Contains(line, []byte(format.EventRetired))
 }
 
-// take reads a line. The name of an event may stand in it in some other text.
+// AddRecord adds the removal that a line records. It ignores the record of anything else.
 func (r *Removals) AddRecord(line []byte) error {
 	s, err := record.Parse(line)
 	if err != nil || s.Kind != format.KindAdmin || s.Event != format.EventRedacted && s.Event != format.EventRetired {
@@ -73,11 +73,10 @@ func (r *Removals) AddRecord(line []byte) error {
 	return nil
 }
 
-// ErrChanged means that a moment cannot be read any more, because content that was in
-// the log then has been removed since.
+// ErrChanged means that a moment can no longer be read, because content was removed since.
 var ErrChanged = errors.New("content that was in the log then has been removed since")
 
-// watched returns the log up to a checkpoint, for a reader that removals must not change.
+// WatchedSnapshot returns the log up to a checkpoint. Reading it fails with [ErrChanged] once content that it had is removed.
 func (r *Reader) WatchedSnapshot(c Checkpoint) (*Snapshot, error) {
 	s, err := r.SnapshotTo(c)
 	if err != nil {
@@ -88,9 +87,8 @@ func (r *Reader) WatchedSnapshot(c Checkpoint) (*Snapshot, error) {
 	return s, nil
 }
 
-// keysUntil are the keys up to the one that signed a checkpoint, and the one that the
-// checkpoint signs in. An export names its keys. With a key that came later, it would be
-// another export than the one that a reader has the first part of.
+// keysUntil returns the keys up to the one that signed a checkpoint, and the key that the checkpoint introduces. An export
+// lists its keys: with later keys, the second part of an export would not continue the first.
 func keysUntil(c Checkpoint, keys []string) []string {
 	for i, key := range keys {
 		v, err := note.NewVerifier(key)
@@ -101,15 +99,15 @@ func keysUntil(c Checkpoint, keys []string) []string {
 			continue
 		}
 		if keys = keys[:i+1]; c.NextKey != "" {
-			keys = append(keys, c.NextKey) // the file of keys gets it a moment later
+			keys = append(keys, c.NextKey) // it is added to the file of keys a moment later
 		}
 		break
 	}
 	return keys
 }
 
-// wasGone returns [ErrChanged] for a record without content if the record had content at
-// the snapshot's moment. Without this, one export would mix the log of two moments.
+// checkWasGone returns [ErrChanged] for a record without content if the record had content at the snapshot's moment. Without
+// this check, one export would mix two states of the log.
 func (s *Snapshot) checkWasGone(ctx context.Context, sequence uint64) error {
 	since := s.since
 	if since == nil {
@@ -135,8 +133,8 @@ func (s *Snapshot) checkWasGone(ctx context.Context, sequence uint64) error {
 	return nil
 }
 
-// since has the removals after a snapshot.
+// removalsSince collects the removals after a snapshot.
 type removalsSince struct {
 	Removals
-	next uint64 // the next record to read; all before it were read
+	next uint64 // the next record to read
 }

@@ -13,39 +13,39 @@ import (
 	"policy-service/pdp/internal/decisionlog/record"
 )
 
-// Snapshot is the log up to its newest checkpoint that can be read, for one
-// reader: exports, proofs and counts read it. It is not for concurrent use.
+// Snapshot is the log up to a checkpoint, as one reader may see it. Exports, proofs and reports read it. It is not safe for
+// concurrent use.
 type Snapshot struct {
 	*Reader
 	Head    Head
-	Tenants []string // whose records are there for the reader; nil is all
+	Tenants []string // tenants whose records the reader may see; nil means all
 
-	retired map[uint64]bool // by segment, as far as it was asked for
+	retired map[uint64]bool // results of IsRetired, by segment number
 	since   *removalsSince  // nil if later removals do not matter
 }
 
-// Head is the end of a snapshot.
+// Head describes the end of a snapshot.
 type Head struct {
 	Origin     string
-	Size       int64 // the records that Checkpoint covers
+	Size       int64 // number of records that Checkpoint covers
 	Time       time.Time
 	Checkpoint []byte
 	Keys       []string
 	Unread
 }
 
-// Unread are the records that are not in a snapshot.
+// Unread describes records that are in the log but not in a snapshot.
 type Unread struct {
-	// Live is true if a server is running on the log: its records since the last segment was sealed are not there.
+	// Live is set if a server is running on the log: the records since it last sealed a segment are missing.
 	Live bool `json:"live,omitzero"`
-	// Uncovered records stand after the checkpoint: a crash left them, and the next start signs for them.
+	// Uncovered is the number of records after the checkpoint. A crash left them, and the next start signs them.
 	Uncovered int64 `json:"uncovered,omitzero"`
-	// Unfilled stands in the journal only: see [Reader.Unfilled].
+	// Unfilled describes records that are only in the journal: see [Reader.Unfilled].
 	Unfilled *Unfilled `json:"journal_only,omitzero"`
 }
 
-// Read hands the log of a data directory to f: up to its last checkpoint, or,
-// beside a running server, the last one that covers only sealed segments.
+// Read calls f with the log of a data directory up to its last checkpoint or, beside a running server, up to the last
+// checkpoint that covers only sealed segments.
 func Read(data string, f func(*Snapshot) error) error {
 	r, err := OpenReader(data)
 	if err != nil {
@@ -62,6 +62,7 @@ func Read(data string, f func(*Snapshot) error) error {
 	return errors.Join(err, r.Close())
 }
 
+// SnapshotTo returns the log up to a checkpoint.
 func (r *Reader) SnapshotTo(c Checkpoint) (*Snapshot, error) {
 	keys, err := VerifierKeys(r.data)
 	if err != nil {
@@ -81,22 +82,22 @@ func (r *Reader) SnapshotTo(c Checkpoint) (*Snapshot, error) {
 	return &Snapshot{Reader: r, Head: h, retired: map[uint64]bool{}}, nil
 }
 
-// For is the same snapshot for a reader that may see the records of some tenants only. Of the records
-// of others there are the hashes, and nothing else about them.
+// For returns the snapshot for a reader who may see only the records of some tenants. Of other records it has only the
+// hashes.
 func (s *Snapshot) For(tenants []string) *Snapshot {
 	cut := *s
 	cut.Tenants = tenants
 	return &cut
 }
 
-// Checkpoint is the signed checkpoint that the snapshot ends with.
+// Checkpoint returns the signed checkpoint that the snapshot ends with.
 func (s *Snapshot) Checkpoint(context.Context) ([]byte, error) { return s.Head.Checkpoint, nil }
 
-// Covers reports whether a record stands before the snapshot's checkpoint.
+// Covers reports whether the snapshot's checkpoint covers a record.
 func (s *Snapshot) Covers(sequence uint64) bool { return sequence < uint64(s.Head.Size) }
 
-// Records yields the records in [from, to), in order, each as the reader may see it: without
-// its Line, and with the reason in Gone, if its content is gone or is not for the reader.
+// Records yields the records in [from, to), in order. A record has no Line, and the reason in Gone, if its content is gone or
+// the reader may not see it.
 func (s *Snapshot) Records(ctx context.Context, from, to uint64) iter.Seq2[record.Record, error] {
 	return func(yield func(record.Record, error) bool) {
 		for r, err := range s.Reader.Records(ctx, from, to) {
@@ -117,7 +118,7 @@ func (s *Snapshot) Records(ctx context.Context, from, to uint64) iter.Seq2[recor
 	}
 }
 
-// ByID finds a record by its id, as the reader may see it.
+// ByID returns the record with an ID. The error is [ErrNotFound] if the reader may not see it.
 func (s *Snapshot) ByID(id string) (record.Record, error) {
 	r, err := s.Reader.ByID(id)
 	if (err == nil || errors.Is(err, ErrGone)) && !s.isVisible(r.Line) {
@@ -134,11 +135,10 @@ func (s *Snapshot) ByID(id string) (record.Record, error) {
 	return r, err
 }
 
-// Find is [Snapshot.ByID], which also finds the record that has the question of an id.
+// Find is [FindRecord] with [Snapshot.ByID].
 func (s *Snapshot) Find(id string) (record.Record, error) { return FindRecord(id, s.ByID) }
 
-// sees reports whether a record is there for the reader. Of one without content
-// its tenant is unknown.
+// isVisible reports whether the reader may see a record. The tenant of a record without content is unknown.
 func (s *Snapshot) isVisible(line []byte) bool {
 	if s.Tenants == nil {
 		return true
@@ -147,7 +147,7 @@ func (s *Snapshot) isVisible(line []byte) bool {
 	return err == nil && passes
 }
 
-// why is the reason for which a record has no content.
+// whyGone returns the reason why a record has no content.
 func (s *Snapshot) whyGone(sequence uint64) (string, error) {
 	segment, err := s.FindFile(sequence)
 	if err != nil {
@@ -168,17 +168,17 @@ func (s *Snapshot) whyGone(sequence uint64) (string, error) {
 
 // Shown is a record with the policies that decided it, as they were then.
 type Shown struct {
-	// Record is the record as it is stored, with its inherited parts.
+	// Record is the record as it is stored, with what it inherits.
 	Record   record.Recorded
 	LeafHash string
-	// OfBatch is set if Record is a question of the record of a batch, of which Line is.
+	// OfBatch is set if Record is a question of a batch. Its Line is that of the batch.
 	OfBatch bool
-	// Files are the policies, by path. They are nil if the record names no bundle, or one
+	// Files are the policies, by path. Files is nil if the record names no bundle, or one
 	// that is not kept.
 	Files map[string][]byte
 }
 
-// Show finds a record by its id.
+// Show returns the record with an ID, or of a batch the question with that ID.
 func (s *Snapshot) Show(_ context.Context, id string) (Shown, error) {
 	r, err := s.Find(id)
 	if err != nil {
@@ -195,21 +195,20 @@ func (s *Snapshot) Show(_ context.Context, id string) (Shown, error) {
 	return shown, err
 }
 
-// Ask leaves of the record of a batch the question of an id, if it is that of one.
+// SelectQuestion replaces the record of a batch by its question with an ID. It does nothing if the ID is that of the record.
 func (s *Shown) SelectQuestion(id string) error {
 	if s.Record.Items == nil || s.Record.ID == id {
 		return nil
 	}
 	q, err := s.Record.Question(id)
-	if errors.Is(err, record.ErrNoQuestion) { // the record itself is all there is
+	if errors.Is(err, record.ErrNoQuestion) { // the ID is of no question: show the record itself
 		return nil
 	}
 	s.Record, s.OfBatch = q, true
 	return err
 }
 
-// Bundle returns the files of a bundle, nil if they were never kept: a record stays
-// readable without its policies.
+// Bundle returns the files of a bundle, or nil if they were never kept: a record can be read without its policies.
 func (s *Snapshot) Bundle(digest string) (map[string][]byte, error) {
 	files, err := (&Bundles{dir: BundlesPath(s.data)}).Files(digest)
 	if errors.Is(err, ErrNoSuchBundle) {
@@ -218,17 +217,17 @@ func (s *Snapshot) Bundle(digest string) (map[string][]byte, error) {
 	return files, err
 }
 
-// Moment names a state of the log: by the size and the time of the checkpoint that it
-// ends with. The checkpoint is stored under these two.
+// Moment identifies a state of the log by the size and time of the checkpoint that it ends with. Checkpoints are stored under
+// these two.
 type Moment struct {
 	Size uint64
 	Time time.Time
 }
 
-// String is the moment as a name, SIZE-TIME, with the time in nanoseconds since 1970.
+// String returns the moment as SIZE-TIME, with the time in nanoseconds since 1970.
 func (m Moment) String() string { return fmt.Sprintf("%d-%d", m.Size, m.Time.UnixNano()) }
 
-// ParseMoment reads the name of a moment.
+// ParseMoment parses the result of [Moment.String].
 func ParseMoment(name string) (m Moment, ok bool) {
 	size, at, _ := strings.Cut(name, "-")
 	n, sizeErr := strconv.ParseUint(size, 10, 63)
@@ -237,5 +236,5 @@ func ParseMoment(name string) (m Moment, ok bool) {
 	return m, sizeErr == nil && timeErr == nil && m.String() == name
 }
 
-// Moment is the name by which [decisionlog.Log.At] finds the snapshot.
+// Moment returns the moment with which [decisionlog.Log.At] finds the snapshot.
 func (s *Snapshot) Moment() Moment { return Moment{uint64(s.Head.Size), s.Head.Time} }

@@ -16,15 +16,14 @@ import (
 	"policy-service/pdp/internal/decisionlog/record"
 )
 
-// edge is the right edge of the tree: the hashes of the greatest whole subtrees
-// that cover it, largest first. A tree grows, and its root is known, from its
-// edge alone: the writer reads nothing.
+// Edge is the right edge of the tree: the hashes of the greatest whole subtrees, largest first. The edge is enough to add
+// leaves and to compute the root, so the writer reads no hashes.
 type Edge struct {
 	Size   uint64
 	Hashes []tlog.Hash
 }
 
-// hash is the hash of an index that stands on the edge.
+// Hash returns the hash with a stored index. It fails for an index that is not on the edge.
 func (e Edge) Hash(index int64) (tlog.Hash, error) {
 	level, n := tlog.SplitStoredHashIndex(index)
 	if e.Size>>level&1 == 0 || uint64(n) != e.Size>>level-1 {
@@ -33,7 +32,7 @@ func (e Edge) Hash(index int64) (tlog.Hash, error) {
 	return e.Hashes[bits.OnesCount64(e.Size>>(level+1))], nil
 }
 
-// add adds a leaf, and appends the hashes to store with it.
+// AddLeaf adds a leaf. It appends the hashes to be stored with the leaf to stored.
 func (e *Edge) AddLeaf(stored []byte, leaf tlog.Hash) []byte {
 	hash := leaf
 	stored = append(stored, hash[:]...)
@@ -48,25 +47,27 @@ func (e *Edge) AddLeaf(stored []byte, leaf tlog.Hash) []byte {
 	return stored
 }
 
-// extend adds a leaf, and reports whether the hashes stored with it are those of the tree.
+// addAndCompare adds a leaf and reports whether stored holds the hashes that belong to it.
 func (e *Edge) addAndCompare(leaf tlog.Hash, stored []byte) (same bool) {
-	var some [8 * tlog.HashSize]byte // mostly enough
+	var some [8 * tlog.HashSize]byte // usually enough
 	return bytes.Equal(e.AddLeaf(some[:0], leaf), stored)
 }
 
+// Clone returns a copy to which leaves can be added.
 func (e Edge) Clone() Edge {
 	return Edge{e.Size, append(make([]tlog.Hash, 0, len(e.Hashes)+1), e.Hashes...)}
 }
 
+// Root returns the root of the tree.
 func (e Edge) Root() (tlog.Hash, error) { return tlog.TreeHash(int64(e.Size), HashFunc(e.Hash)) }
 
-// then reads from the edge what was complete with it, and all else from r: the segments
-// before it need not be here.
+// HashesWith returns a reader that takes hashes of the tree up to e from the edge, and later ones from r. The segments before
+// the edge are not needed.
 func (e Edge) HashesWith(r tlog.HashReader) tlog.HashReader {
 	return SplitHashes(e.Size, HashFunc(e.Hash), r)
 }
 
-// splitAt reads from one reader what is complete before the tree has a size, and all else from another.
+// SplitHashes returns a reader that takes hashes that are complete in a tree of a size from first, and all others from then.
 func SplitHashes(size uint64, first, then tlog.HashReader) tlog.HashReader {
 	return HashFunc(func(index int64) (tlog.Hash, error) {
 		from := then
@@ -81,8 +82,7 @@ func SplitHashes(size uint64, first, then tlog.HashReader) tlog.HashReader {
 	})
 }
 
-// begins holds an edge against one that the tree has later: it must be the beginning of
-// that tree.
+// CheckBegins returns [record.ErrDamaged] unless the tree of e is the beginning of the tree of later.
 func (e Edge) CheckBegins(later Edge, r tlog.HashReader) error {
 	root, err := e.Root()
 	grown, err2 := later.Root()
@@ -96,7 +96,7 @@ func (e Edge) CheckBegins(later Edge, r tlog.HashReader) error {
 	return nil
 }
 
-// edgeAt reads the edge of the tree of a size.
+// readEdge reads the edge of the tree of a size.
 func readEdge(size uint64, r tlog.HashReader) (Edge, error) {
 	var indexes []int64
 	for level := 63; level >= 0; level-- {
@@ -108,7 +108,7 @@ func readEdge(size uint64, r tlog.HashReader) (Edge, error) {
 	return Edge{size, hashes}, err
 }
 
-// edgeBefore reads the edge that a segment begins with.
+// ReadEdgeBefore reads the edge of the tree before the first record of a segment.
 func ReadEdgeBefore(tx *bbolt.Tx, first uint64) (Edge, error) {
 	hashes, err := parseHashes(tx.Bucket([]byte(format.BucketMeta)).Get([]byte(format.MetaEdge)))
 	if err == nil && len(hashes) != bits.OnesCount64(first) {
@@ -117,14 +117,13 @@ func ReadEdgeBefore(tx *bbolt.Tx, first uint64) (Edge, error) {
 	return Edge{first, hashes}, err
 }
 
-// segmentHashes reads hashes from one segment alone: those before it from
-// its edge.
+// hashesWithin returns a reader that needs only one segment: it takes earlier hashes from the edge of that segment.
 func hashesWithin(tx *bbolt.Tx, first uint64) (tlog.HashReader, error) {
 	before, err := ReadEdgeBefore(tx, first)
 	return before.HashesWith(HashesIn(tx)), err
 }
 
-// hashOf is a [tlog.HashReader] that reads the hashes one by one.
+// HashFunc is a [tlog.HashReader] that reads one hash at a time.
 type HashFunc func(index int64) (tlog.Hash, error)
 
 // ReadHashes implements [tlog.HashReader].
@@ -138,12 +137,13 @@ func (f HashFunc) ReadHashes(indexes []int64) (out []tlog.Hash, err error) {
 	return out, nil
 }
 
-// completes says which record a stored hash stands with, and where in its value.
+// locateHash returns the record with which a hash is stored, and the index of the hash in the stored value.
 func locateHash(index int64) (sequence uint64, level int) {
 	level, n := tlog.SplitStoredHashIndex(index)
 	return uint64(n+1)<<level - 1, level
 }
 
+// JoinHashes encodes a list of hashes.
 func JoinHashes(hashes []tlog.Hash) []byte {
 	b := make([]byte, 0, tlog.HashSize*len(hashes))
 	for i := range hashes {
@@ -152,6 +152,7 @@ func JoinHashes(hashes []tlog.Hash) []byte {
 	return b
 }
 
+// parseHashes decodes the result of [JoinHashes].
 func parseHashes(b []byte) ([]tlog.Hash, error) {
 	if len(b)%tlog.HashSize != 0 {
 		return nil, fmt.Errorf("%w: a list of hashes has %d bytes", record.ErrDamaged, len(b))
@@ -170,8 +171,8 @@ func (r *Reader) ReadHashes(indexes []int64) ([]tlog.Hash, error) {
 	})
 }
 
-// glance is [Reader.ReadHashes] that opens no segment: one that is not open is looked into, and only the pages that are
-// read are checked. To open it takes longer than to read a tile.
+// PeekHashes is [Reader.ReadHashes] without opening segments: in a segment that is not open, only the pages that are read
+// are checked. Opening a segment takes longer than reading a tile.
 func (r *Reader) PeekHashes(indexes []int64) ([]tlog.Hash, error) {
 	return r.readHashes(indexes, func(s *File, read func(HashFunc) error) error {
 		err := s.View(func(tx *bbolt.Tx) error { return read(HashesIn(tx)) })
@@ -197,6 +198,7 @@ func (r *Reader) PeekHashes(indexes []int64) ([]tlog.Hash, error) {
 	})
 }
 
+// readHashes reads hashes. It calls in once for consecutive indexes in one segment.
 func (r *Reader) readHashes(indexes []int64, in func(*File, func(HashFunc) error) error) ([]tlog.Hash, error) {
 	out := make([]tlog.Hash, len(indexes))
 	for i := 0; i < len(indexes); {
@@ -205,7 +207,7 @@ func (r *Reader) readHashes(indexes []int64, in func(*File, func(HashFunc) error
 		if err != nil {
 			return nil, err
 		}
-		err = in(s, func(stored HashFunc) error { // as many as stand in this segment one after the other
+		err = in(s, func(stored HashFunc) error { // as many consecutive ones as are in this segment
 			for ; i < len(indexes); i++ {
 				if sequence, _ := locateHash(indexes[i]); sequence < s.First || sequence >= end {
 					return nil
@@ -223,7 +225,7 @@ func (r *Reader) readHashes(indexes []int64, in func(*File, func(HashFunc) error
 	return out, nil
 }
 
-// storedHashes reads hashes of a segment.
+// HashesIn returns a reader of the hashes that are stored in a segment.
 func HashesIn(tx *bbolt.Tx) HashFunc {
 	c := tx.Bucket([]byte(format.BucketHashes)).Cursor()
 	return hashesBySeek(func(to []byte) (key, value []byte, err error) {
@@ -236,10 +238,10 @@ func HashesIn(tx *bbolt.Tx) HashFunc {
 	})
 }
 
-// hashesFrom reads hashes in a bucket, in which seek goes to a key, or to the next one if it is nil. Those of one record
-// after the other need no search.
+// hashesBySeek returns a reader of the hashes in a bucket. seek moves to a key, or to the next one if to is nil: hashes of
+// consecutive records need no search.
 func hashesBySeek(seek func(to []byte) (key, value []byte, err error)) HashFunc {
-	var at uint64 // the record after the one that the cursor stands on
+	var at uint64 // the record after the position of the cursor
 	var wanted [8]byte
 	return func(index int64) (tlog.Hash, error) {
 		sequence, level := locateHash(index)

@@ -21,7 +21,8 @@ func (r *Reader) Events(ctx context.Context, visit func(*record.Recorded) error,
 	return err
 }
 
-// events returns from where on it went.
+// VisitEventsFrom calls visit for the administrative records of some events, starting at the newest segment that has the
+// event first, or at the oldest segment. It returns the first sequence of that segment.
 func (r *Reader) VisitEventsFrom(ctx context.Context, visit func(*record.Recorded) error, first string, others []string) (from uint64, err error) {
 	names, size, begun := append(slices.Clone(others), first), r.Size(), false
 	var found []*record.Recorded
@@ -43,8 +44,8 @@ func (r *Reader) VisitEventsFrom(ctx context.Context, visit func(*record.Recorde
 	return size, nil
 }
 
-// eventsIn returns the administrative records of some events from one sequence up to before another, and what it has read
-// if it fails. Sequence is where a record stands, whatever its line says.
+// readEvents returns the administrative records of some events in [from, to). If it fails, it also returns those read so far.
+// Sequence is the position of a record in the log, whatever its line says.
 func (r *Reader) readEvents(ctx context.Context, from, to uint64, names []string) (here []*record.Recorded, err error) {
 	for rec, err := range r.Records(ctx, from, to) {
 		if err != nil {
@@ -62,25 +63,26 @@ func (r *Reader) readEvents(ctx context.Context, from, to uint64, names []string
 	return here, nil
 }
 
-// Vouched is what the tree of a log vouches for of some records.
+// Vouched is what the tree of a log proves about some records.
 type Vouched struct {
-	// Altered says what is not as it was written. Records may be Hidden by it behind the newest one that the tree vouches for.
+	// Altered says what is not as it was written. Hidden is set if that may hide records after the newest proved one.
 	Altered error
 	Hidden  bool
-	// Keys is the number of the API keys that came with the newest record of them: see [record.Entry]. It is the highest number if
-	// nobody knows it.
+	// Keys is the number of API keys that was stored with the newest record about keys: see [record.Entry]. It is
+	// [math.MaxUint64] if it is unknown.
 	Keys uint64
 }
 
-// trusted is the end of a log: the edge of its tree, the tails that are not the writer's, and [Vouched].Keys.
+// TrustedEnd is the end of a log: the edge of its tree, the tails that nothing proves the writer wrote, and the number of
+// API keys for [Vouched].
 type TrustedEnd struct {
 	Edge  Edge
 	Tails []record.UnsignedTail
 	Keys  uint64
 }
 
-// Vouched does for a Reader what [decisionlog.Log.Vouched] does. Beside a running server it reports nothing as hidden, because the server may
-// have the records that the reader lacks.
+// Vouched is [decisionlog.Log.Vouched] for a Reader. Beside a running server it reports nothing as hidden, because the server
+// may have the records that the reader lacks.
 func (r *Reader) Vouched(ctx context.Context, visit func(r *record.Recorded, vouched bool) error, first string, others ...string) (v Vouched, err error) {
 	all := r.SegmentFiles()
 	if len(all) == 0 {
@@ -118,11 +120,12 @@ func (r *Reader) Vouched(ctx context.Context, visit func(r *record.Recorded, vou
 	return v, err
 }
 
+// VisitVouched is [Reader.Vouched] with a known end of the log.
 func (r *Reader) VisitVouched(ctx context.Context, t TrustedEnd, visit func(*record.Recorded, bool) error, first string, others []string) (v Vouched, err error) {
 	v.Keys = t.Keys
 	names, size := append(slices.Clone(others), first), t.Edge.Size
 	var found []*record.Recorded
-	newest := -1 // in found
+	newest := -1 // index in found
 	for _, s := range slices.Backward(r.SegmentFiles()) {
 		here, err := r.readEvents(ctx, s.First, size, names)
 		if err != nil && !errors.Is(err, record.ErrDamaged) {
@@ -169,7 +172,7 @@ func (r *Reader) VisitVouched(ctx context.Context, t TrustedEnd, visit func(*rec
 	return v, nil
 }
 
-// proves reports whether a record of a segment is in a tree as its line has it.
+// isProved reports whether the tree has the line of a record at the sequence of that record.
 func (r *Reader) isProved(s *File, one *record.Recorded, t TrustedEnd) bool {
 	if slices.ContainsFunc(t.Tails, func(u record.UnsignedTail) bool { return u.From <= one.Sequence && one.Sequence <= u.To }) {
 		return false
@@ -183,9 +186,10 @@ func (r *Reader) isProved(s *File, one *record.Recorded, t TrustedEnd) bool {
 	return err == nil && tlog.CheckRecord(proof, size, root, sequence, tlog.RecordHash(one.Line)) == nil
 }
 
+// newSilentWalker returns a walker that only checks records.
 func newSilentWalker() *Walker { return &Walker{Visit: func(record.Record) error { return nil }} }
 
-// fromEdge reads the hashes of a tree from a segment on: those before it from its edge.
+// hashesFromFile reads hashes of a tree without the segments before s: it takes earlier hashes from the edge of s.
 type hashesFromFile struct {
 	r *Reader
 	s *File

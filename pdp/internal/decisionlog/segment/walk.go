@@ -12,7 +12,8 @@ import (
 	"policy-service/pdp/internal/decisionlog/record"
 )
 
-// ends goes over the records from a sequence on, and fails if they do not end in a tree. hashes are those of the tree.
+// CheckWalk visits the records from a sequence on and returns [record.ErrDamaged] if they do not end in the tree of end. hashes
+// reads the hashes of that tree.
 func (r *Reader) CheckWalk(ctx context.Context, from uint64, end Edge, hashes tlog.HashReader, w *Walker) (err error) {
 	if w.Edge, err = readEdge(from, hashes); err != nil {
 		return err
@@ -26,7 +27,7 @@ func (r *Reader) CheckWalk(ctx context.Context, from uint64, end Edge, hashes tl
 	return nil
 }
 
-// walk goes on from the edge of a walker.
+// walkTo continues from the edge of a walker.
 func (r *Reader) walkTo(ctx context.Context, to uint64, w *Walker) (err error) {
 	for err == nil && w.Edge.Size < to {
 		var s *File
@@ -40,21 +41,20 @@ func (r *Reader) walkTo(ctx context.Context, to uint64, w *Walker) (err error) {
 	return w.CheckGone()
 }
 
-// walker goes over records, and makes the tree of them again.
+// Walker visits records and builds their tree again.
 type Walker struct {
 	IDs   map[string]bool
 	Visit func(record.Record) error
 	Edge  Edge
-	// gone are the records without content, and removed is what the log says of that.
+	// Gone are the records without content. Removed collects the reasons that the log gives.
 	Gone    []uint64
 	Removed Removals
 }
 
-// segmentRecords is how many records are read in one transaction: one that lasted would
-// keep the writer from closing the file.
+// maxWalked is the number of records read in one transaction. Longer ones would keep the writer from closing the file.
 const maxWalked = 4096
 
-// segment reads on, within one segment.
+// ReadOn continues within one segment.
 func (w *Walker) ReadOn(ctx context.Context, tx *bbolt.Tx, to uint64) error {
 	for r, err := range scanStored(tx, w.Edge.Size, min(to, w.Edge.Size+maxWalked)) {
 		if err != nil {
@@ -76,6 +76,7 @@ func (w *Walker) ReadOn(ctx context.Context, tx *bbolt.Tx, to uint64) error {
 	return ctx.Err()
 }
 
+// readRecord compares a line with its leaf hash, collects removals, and visits the record if it names an item.
 func (w *Walker) readRecord(r record.Record) error {
 	if tlog.RecordHash(r.Line) != r.Leaf {
 		return fmt.Errorf("%w: record %d is not the one that was hashed", record.ErrDamaged, r.Sequence)
@@ -92,11 +93,11 @@ func (w *Walker) readRecord(r record.Record) error {
 	return w.Visit(r)
 }
 
-// naming is what stands before the id of an approval request, or of a capability.
+// idPrefixes are the texts before the ID of an approval request or a capability.
 var idPrefixes = [][]byte{[]byte(`"approval":`), []byte(`"capability":`), []byte(`"capability":{"id":`)}
 
-// names reports whether a line names one of the items that are looked for, anywhere. The log writes a line in one way, so
-// that it cannot be spelt otherwise.
+// NamesItem reports whether a line names one of the items in IDs, anywhere. The log writes each line in only one way, so a
+// name cannot be spelled differently.
 func (w *Walker) NamesItem(line []byte) bool {
 	for _, before := range idPrefixes {
 		for rest, found := line, true; found; {
@@ -119,7 +120,7 @@ func (w *Walker) NamesItem(line []byte) bool {
 	return false
 }
 
-// explained fails if content is gone and no record says why.
+// CheckGone returns [record.ErrDamaged] if content is gone and no record says why.
 func (w *Walker) CheckGone() error {
 	for _, sequence := range w.Gone {
 		if _, redacted := w.Removed.redacted[sequence]; sequence >= w.Removed.below && !redacted {
