@@ -134,12 +134,11 @@ func addTerms(into index.Terms, r *record.Recorded) index.Terms {
 	if !valid {
 		return into
 	}
-	questions, err := r.Questions()
-	if err != nil {
-		return into
-	}
-	for n := range questions {
-		t = addTerms(t, &questions[n])
+	for q, err := range r.EachQuestion() {
+		if err != nil {
+			return into
+		}
+		t = addTerms(t, q)
 	}
 	return t
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -60,6 +61,16 @@ func TestTermsOfLines(t *testing.T) {
 		if terms := termsOfLine([]byte(line)); !bytes.Equal(terms, index.Odd()) {
 			t.Errorf("%s: %q", line, terms)
 		}
+	}
+	const decided = `"determining":["P%d"],"capability":{"id":"C%d","held":true,"depth":0},"discharged":[{"id":"o","type":"t","approval":"A%d"}]`
+	var questions, want []string
+	for n := range 4 { // lists of the record are not those of its questions, nor are the lists of a question those of another
+		questions = append(questions, fmt.Sprintf(`{"n":%d,`+decided+`}`, n, n, n, n))
+		want = append(want, fmt.Sprint(string(index.TermPolicy), "P", n), fmt.Sprint(string(index.TermCapability), "C", n), fmt.Sprint(string(index.TermApproval), "A", n))
+	}
+	line := fmt.Sprintf(`{"sequence":1,"id":"b","tenant":"t","kind":"possible","items":[%s],`+decided+`}`, strings.Join(questions[1:], ","), 0, 0, 0)
+	if terms := split(termsOfLine([]byte(line))); slices.ContainsFunc(want, func(term string) bool { return !slices.Contains(terms, term) }) {
+		t.Errorf("%s has %q, not all of %q", line, terms, want)
 	}
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)

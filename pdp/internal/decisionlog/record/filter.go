@@ -77,8 +77,14 @@ func (f Filter) Passes(r *Recorded) bool {
 	if r.Items == nil {
 		return f.passesAlone(r)
 	}
-	questions, err := r.Questions()
-	return err == nil && (f.passesAlone(r) || slices.ContainsFunc(questions, func(q Recorded) bool { return f.passesAlone(&q) }))
+	passes := f.passesAlone(r)
+	for q, err := range r.EachQuestion() {
+		if err != nil {
+			return false
+		}
+		passes = passes || f.passesAlone(q)
+	}
+	return passes
 }
 
 func (f Filter) passesAlone(r *Recorded) bool {

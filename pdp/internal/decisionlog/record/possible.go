@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"iter"
 	"strconv"
 	"strings"
 
@@ -132,16 +133,27 @@ func PossibleID(batch string, alone bool) string {
 // itemID is the id of the item n of a batch.
 func itemID(batch string, n int) string { return batch + "." + strconv.Itoa(n) }
 
-// Questions are those of a record of a batch, each as a record of its own would be, but for what it inherits.
-func (r *Recorded) Questions() ([]Recorded, error) {
-	all := make([]Recorded, len(r.Items))
-	for n, item := range r.Items {
-		var err error
-		if all[n], err = r.question(item); err != nil {
+// Questions returns the questions of a record of a batch, each as a record of its own would be, but for what it inherits.
+func (r *Recorded) Questions() (all []Recorded, err error) {
+	for q, err := range r.EachQuestion() {
+		if err != nil {
 			return nil, err
 		}
+		all = append(all, *q)
 	}
 	return all, nil
+}
+
+// EachQuestion yields the questions of a record of a batch, until one cannot be read. Only one is in memory at a time: a line may
+// have a million.
+func (r *Recorded) EachQuestion() iter.Seq2[*Recorded, error] {
+	return func(yield func(*Recorded, error) bool) {
+		for _, item := range r.Items {
+			if q, err := r.question(item); !yield(&q, err) || err != nil {
+				return
+			}
+		}
+	}
 }
 
 // ResolvedQuestions are the same, with what they inherit.
@@ -160,12 +172,21 @@ func (r *Recorded) ResolvedQuestions() ([]Recorded, error) {
 func (r *Recorded) question(item jsontext.Value) (Recorded, error) {
 	id, err := r.idOf(item)
 	q := *r
-	q.Items, q.Rest, q.Masked, q.Unknown = nil, nil, nil, nil // a list is read into the one that is there
+	// A list or a pointer is read into the one that is there, which all questions would share.
+	q.Items, q.Rest, q.Masked, q.Inherits, q.Found, q.Decision, q.Possible, q.Capability = nil, nil, nil, nil, nil, nil, nil, nil
+	q.Determining, q.Overruled, q.Errors, q.Obligations, q.Required, q.LeftOut, q.Discharged, q.Mismatch = nil, nil, nil, nil, nil, nil, nil, nil
+	q.Unknown, q.Declared, q.Details = nil, nil, nil
 	if err == nil {
 		err = readInto(&q, item)
 	}
 	if q.ID = id; q.Unknown == nil {
 		q.Unknown = r.Unknown
+	}
+	if q.Declared == nil {
+		q.Declared = r.Declared
+	}
+	if q.Details == nil {
+		q.Details = r.Details
 	}
 	return q, err
 }
@@ -232,17 +253,22 @@ func (r *Recorded) resolved(item jsontext.Value, shared *parts) (Recorded, error
 
 // Counts are how many questions of a record were possible, and how many impossible, with those for which it has no room.
 func (r *Recorded) Counts() (possible, impossible int64, err error) {
-	questions := []Recorded{*r}
-	if r.Items != nil {
-		questions, err = r.Questions()
-	}
-	for i := range questions {
-		switch questions[i].Answer() {
+	count := func(answer string) {
+		switch answer {
 		case Possible:
 			possible++
 		case Impossible:
 			impossible++
 		}
+	}
+	if r.Items == nil {
+		count(r.Answer())
+	}
+	for q, err := range r.EachQuestion() {
+		if err != nil {
+			return 0, 0, err
+		}
+		count(q.Answer())
 	}
 	if r.Rest != nil {
 		possible, impossible = possible+int64(r.Rest.Possible), impossible+int64(r.Rest.More-r.Rest.Possible)
