@@ -338,23 +338,23 @@ func (w *wallet) opensEvidence(t *testing.T) {
 			continue
 		}
 		p := r.Capability.Proof
-		if p.Signature != "" || !strings.HasPrefix(p.Arguments, evidence.Prefix) {
+		if p.Signature != "" || !strings.HasPrefix(string(p.Arguments), evidence.Prefix) {
 			t.Errorf("%s is not sealed: %s", r.ID, line)
 			continue
 		}
-		texts, err := key.Open(r.ID, p.Evidence)
+		texts, err := key.Open(r.ID, string(p.Evidence))
 		must(t, err)
 		claim := capability.Proof{
 			Capability: r.Capability.ID, Audience: p.Audience, Tool: p.Tool, Arguments: texts[0], IssuedAt: time.Unix(p.IssuedAt, 0),
 			ID: p.ID, Nonce: p.Nonce, Algorithm: p.Algorithm, Signature: texts[1],
 		}
-		if !claim.VerifiedBy(w.holder.Key()) || key.Hash(evidence.Of(texts[0])) != p.Arguments {
+		if !claim.VerifiedBy(w.holder.Key()) || record.Written(key.Hash(evidence.Of(texts[0]))) != p.Arguments {
 			t.Errorf("the evidence of %s is not the holder's", r.ID)
 		}
-		if _, err := other.Open(r.ID, p.Evidence); err == nil {
+		if _, err := other.Open(r.ID, string(p.Evidence)); err == nil {
 			t.Error("another tenant's key opens it")
 		}
-		if _, err := key.Open("another", p.Evidence); err == nil {
+		if _, err := key.Open("another", string(p.Evidence)); err == nil {
 			t.Error("it opens for another record")
 		}
 		last, opened = r, opened+1

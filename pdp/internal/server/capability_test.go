@@ -297,8 +297,8 @@ func TestCapabilityStory(t *testing.T) {
 		case r.Capability != nil && r.Capability.Held:
 			p := r.Capability.Proof
 			claim := capability.Proof{
-				Capability: r.Capability.ID, Audience: p.Audience, Tool: p.Tool, Arguments: p.Arguments, IssuedAt: time.Unix(p.IssuedAt, 0),
-				ID: p.ID, Nonce: p.Nonce, Algorithm: p.Algorithm, Signature: p.Signature,
+				Capability: r.Capability.ID, Audience: p.Audience, Tool: p.Tool, Arguments: string(p.Arguments), IssuedAt: time.Unix(p.IssuedAt, 0),
+				ID: p.ID, Nonce: p.Nonce, Algorithm: p.Algorithm, Signature: string(p.Signature),
 			}
 			if !claim.VerifiedBy(w.holder.Key()) || p.Key != w.holder.Key().Thumbprint() {
 				t.Errorf("the signature of the holder is not on record: %+v", p)

@@ -124,7 +124,7 @@ func (c showCommand) openEvidence(r *record.Recorded) (*evidenceJSON, error) {
 	}
 	p, opened := r.Capability.Proof, []string(nil)
 	if err == nil {
-		opened, err = key.Open(r.ID, p.Evidence)
+		opened, err = key.Open(r.ID, string(p.Evidence))
 	}
 	if err == nil && len(opened) != 2 {
 		err = errors.New("it holds something else than a hash and a signature")

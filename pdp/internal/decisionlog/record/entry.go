@@ -114,17 +114,20 @@ type Capability struct {
 // key can check the signature. If any argument is masked, Arguments is a keyed hash, and Evidence replaces Signature: it
 // seals the hash that the holder signed, and the signature. An evidence.Key writes all three.
 type Proof struct {
-	Key       string `json:"jkt"` // the thumbprint of the holder's key
-	ID        string `json:"jti"`
-	IssuedAt  int64  `json:"iat"`
-	Audience  string `json:"aud"`
-	Tool      string `json:"tool"`
-	Arguments string `json:"args,omitzero"`
-	Nonce     string `json:"nonce,omitzero"`
-	Algorithm string `json:"alg"`
-	Signature string `json:"signature,omitzero"`
-	Evidence  string `json:"evidence,omitzero"`
+	Key       string  `json:"jkt"` // the thumbprint of the holder's key
+	ID        string  `json:"jti"`
+	IssuedAt  int64   `json:"iat"`
+	Audience  string  `json:"aud"`
+	Tool      string  `json:"tool"`
+	Arguments Written `json:"args,omitzero"`
+	Nonce     string  `json:"nonce,omitzero"`
+	Algorithm string  `json:"alg"`
+	Signature Written `json:"signature,omitzero"`
+	Evidence  Written `json:"evidence,omitzero"`
 }
+
+// Written is a text that an evidence.Key wrote for a record. No other string becomes one by an assignment.
+type Written string
 
 // Receipt reports what a PEP did about the obligations of one decision. It changes no decision.
 type Receipt struct {
@@ -425,17 +428,17 @@ func appendCapability(b []byte, c *Capability) []byte {
 		b = quote(append(b, `,"aud":`...), p.Audience)
 		b = quote(append(b, `,"tool":`...), p.Tool)
 		if p.Arguments != "" {
-			b = quote(append(b, `,"args":`...), p.Arguments)
+			b = quote(append(b, `,"args":`...), string(p.Arguments))
 		}
 		if p.Nonce != "" {
 			b = quote(append(b, `,"nonce":`...), p.Nonce)
 		}
 		b = quote(append(b, `,"alg":`...), p.Algorithm)
 		if p.Signature != "" {
-			b = quote(append(b, `,"signature":`...), p.Signature)
+			b = quote(append(b, `,"signature":`...), string(p.Signature))
 		}
 		if p.Evidence != "" {
-			b = quote(append(b, `,"evidence":`...), p.Evidence)
+			b = quote(append(b, `,"evidence":`...), string(p.Evidence))
 		}
 		b = append(b, '}')
 	}

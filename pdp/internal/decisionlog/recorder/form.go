@@ -157,9 +157,9 @@ func capabilityOf(rec *pdp.Record, masked *mask.Masking) *record.Capability {
 	}
 	key := masked.Evidence(rec.Call.Request.Tenant)
 	if masked.Hides("context", "arguments") {
-		out.Proof.Arguments, out.Proof.Evidence = key.Hash(p.Arguments), key.Seal(rec.ID, p.Arguments, p.Signature)
+		out.Proof.Arguments, out.Proof.Evidence = record.Written(key.Hash(p.Arguments)), record.Written(key.Seal(rec.ID, p.Arguments, p.Signature))
 	} else {
-		out.Proof.Arguments, out.Proof.Signature = key.Plain(p.Arguments), key.Plain(p.Signature)
+		out.Proof.Arguments, out.Proof.Signature = record.Written(key.Plain(p.Arguments)), record.Written(key.Plain(p.Signature))
 	}
 	return out
 }
