@@ -48,11 +48,14 @@ var heavy = []struct{ room, not, because string }{
 	{"cmd/policy-service", "github.com/chromedp", "the binary would carry the driver of a browser"},
 }
 
-// closed: the exported fields of TYPE may be used only in ROOMS, because BECAUSE. Such a type has another name outside of
-// its own package, by which other packages reach the fields.
-var closed = []struct{ room, typ, rooms, because string }{
+// closed: NAMES of a room may be used only in ROOMS, because BECAUSE. The name of a struct stands for its exported fields, which
+// other packages reach by another name of the struct.
+var closed = []struct{ room, names, rooms, because string }{
 	{"pdp/internal/bundle", "Bundle", "pdp pdp/internal/bundle pdp/internal/engine pdp/internal/lint pdp/internal/outline",
 		"a program that embeds a PDP would read how it decides, and break when that changes"},
+	{"pdp/internal/decisionlog/segment", "Reader.SegmentFiles Reader.FindFile Reader.AddFile Reader.Scan Reader.SetSize Reader.Opening Reader.ReadSome Reader.ReadSpan Reader.ReadListed NewKey OpenKey OpenFile",
+		"pdp/internal/decisionlog pdp/internal/decisionlog/segment",
+		"who holds a log to read it would write to its files, sign for it, or read what a snapshot does not show"},
 }
 
 // public are the packages that strangers may import: a name of theirs stays once a version has it. All others are below an
@@ -79,8 +82,10 @@ func main() {
 	}
 	tree.checkHeavy()
 	for _, c := range closed {
-		if err := tree.checkClosed(c.room, c.typ, strings.Fields(c.rooms), c.because); err != nil {
-			tree.fault("the fields of %s.%s cannot be found: %v", c.room, c.typ, err)
+		for name := range strings.FieldsSeq(c.names) {
+			if err := tree.checkClosed(c.room, name, strings.Fields(c.rooms), c.because); err != nil {
+				tree.fault("who uses %s.%s cannot be found: %v", c.room, name, err)
+			}
 		}
 	}
 	if err := tree.checkPublic(); err != nil {
@@ -142,23 +147,33 @@ func (h *house) checkHeavy() {
 	}
 }
 
-// checkClosed looks for the fields in every package of ours that has the package of such a type below it, also if it gets
-// a value of the type from a third package. It compares the fields themselves, so that neither an alias nor a struct that
-// embeds the type hides one.
+// checkClosed looks for a name, or the fields of a struct, in every package of ours that has the package of it below it, also if
+// it gets a value of the type from a third package. It compares what was declared, so that neither an alias nor a struct that
+// embeds the type hides a use.
 func (h *house) checkClosed(home, name string, rooms []string, because string) error {
 	in, err := h.types.Import(module + home)
 	if err != nil {
 		return err
 	}
+	name, member, isMember := strings.Cut(name, ".")
 	of := in.Scope().Lookup(name)
 	if of == nil {
-		return fmt.Errorf("the package has no such type")
+		return fmt.Errorf("the package has no such name")
 	}
-	fields := map[types.Object]bool{}
-	for f := range of.Type().Underlying().(*types.Struct).Fields() {
-		fields[f] = f.Exported()
-		if f.Embedded() {
-			return fmt.Errorf("it embeds %s, whose fields are not known here: give the field a name", f.Name())
+	closed := map[types.Object]bool{of: true}
+	if isMember {
+		found, _, _ := types.LookupFieldOrMethod(types.NewPointer(of.Type()), true, in, member)
+		if found == nil {
+			return fmt.Errorf("the type has no such field or method")
+		}
+		closed = map[types.Object]bool{found: true}
+	} else if fields, ok := of.Type().Underlying().(*types.Struct); ok {
+		closed = map[types.Object]bool{}
+		for f := range fields.Fields() {
+			closed[f] = f.Exported()
+			if f.Embedded() {
+				return fmt.Errorf("it embeds %s, whose fields are not known here: give the field a name", f.Name())
+			}
 		}
 	}
 	used := false
@@ -180,11 +195,11 @@ func (h *house) checkClosed(home, name string, rooms []string, because string) e
 			return err
 		}
 		for at, object := range info.Uses {
-			if !fields[object] {
+			if !closed[object] {
 				continue
 			}
 			if used = true; !slices.Contains(rooms, room) {
-				h.fault("%s: %s uses the field %s of %s.%s and must not, because %s", h.files.Position(at.Pos()), room, object.Name(), home, name, because)
+				h.fault("%s: %s uses %s of %s.%s and must not, because %s", h.files.Position(at.Pos()), room, object.Name(), home, name, because)
 			}
 		}
 	}

@@ -119,14 +119,13 @@ func (l *Log) RotateKey(ctx context.Context, caller string) (public string, err 
 }
 
 // rotateKey writes the new key to disk before it is on record, and puts it in
-// force after: openKey finishes the change if a crash comes in between.
+// force after: segment.OpenKey finishes the change if a crash comes in between.
 func (w *writer) rotateKey(caller string) (string, error) {
 	next, err := segment.NewKey(w.key.Name())
 	if err != nil {
 		return "", err
 	}
-	name := filepath.Join(w.data, format.NextKeyFile)
-	if err := plainfile.Replace(name, []byte(next.Private+"\n")); err != nil {
+	if err := next.WriteNext(w.data); err != nil {
 		return "", err
 	}
 	record := w.ownRecord(caller, format.EventKeyRotated, map[string]any{"old": w.key.Public, "new": next.Public})
@@ -135,7 +134,7 @@ func (w *writer) rotateKey(caller string) (string, error) {
 	}
 	w.key, w.active.Key = next, next.Public
 	w.frames.rekey(next.FramesKey)
-	err = errors.Join(segment.RenameSynced(name, filepath.Join(w.data, format.KeyFile)), segment.PublishKey(w.data, next.Public))
+	err = errors.Join(segment.RenameSynced(filepath.Join(w.data, format.NextKeyFile), filepath.Join(w.data, format.KeyFile)), segment.PublishKey(w.data, next.Public))
 	if err != nil {
 		return "", fmt.Errorf("the new key is in force, but not yet in its file; it is put there at the next start: %w", err)
 	}

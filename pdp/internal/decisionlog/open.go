@@ -251,7 +251,7 @@ func (w *writer) createLog() (err error) {
 	if w.key, err = segment.NewKey(origin); err != nil {
 		return err
 	}
-	if err := plainfile.Replace(filepath.Join(w.data, format.NextKeyFile), []byte(w.key.Private+"\n")); err != nil {
+	if err := w.key.WriteNext(w.data); err != nil {
 		return err
 	}
 	first, err := w.prepareSegment(1)
@@ -262,6 +262,7 @@ func (w *writer) createLog() (err error) {
 	about := map[string]any{"format": format.Version, "origin": w.key.Name(), "key": w.key.Public}
 	if err := w.beginSegment(first, format.EventCreated, about, nil); err != nil {
 		_ = first.Close() // or its lock would keep this process from opening the log again
+		boltfile.DropCache(first.Path)
 		return err
 	}
 	_, err = segment.OpenKey(w.data, w.key.Public)

@@ -83,6 +83,7 @@ func (w *writer) rotate() error {
 	}
 	if err != nil {
 		_ = next.Close()
+		boltfile.DropCache(next.Path) // a failed transaction may have left what never reached the disk
 		return err
 	}
 	_ = os.Chmod(old.Path, sealedMode)       // not needed for safety: hashes and signatures protect the segment

@@ -27,9 +27,10 @@ const maxKeyFile = 16 << 20
 // Key is a private key, its public half as log.pub has it, and the MAC keys derived from it.
 type Key struct {
 	note.Signer
-	Private, Public string
-	headKey         [sha256.Size]byte // for the heads of segments: see [Key.ComputeHead]
-	FramesKey       journal.Key
+	Public    string
+	private   string
+	headKey   [sha256.Size]byte // for the heads of segments: see [Key.ComputeHead]
+	FramesKey journal.Key
 }
 
 // NewKey generates a key for a log with a name.
@@ -52,7 +53,7 @@ const (
 
 // parseKey parses a private key and derives the MAC keys.
 func parseKey(private string) (Key, error) {
-	k := Key{Private: private}
+	k := Key{private: private}
 	var err error
 	if k.Signer, err = note.NewSigner(private); err != nil {
 		return Key{}, errNoKey
@@ -99,6 +100,11 @@ func OpenKey(data, inForce string) (Key, error) {
 		_ = os.Remove(next) // left by a rotation that was not recorded
 	}
 	return k, errors.Join(err, PublishKey(data, k.Public))
+}
+
+// WriteNext writes the private key to the file of the next key.
+func (k *Key) WriteNext(data string) error {
+	return plainfile.Replace(filepath.Join(data, format.NextKeyFile), []byte(k.private+"\n"))
 }
 
 // readKeyInForce reads the key in force. isNext reports that the key is still in the file of the next key, because a crash
