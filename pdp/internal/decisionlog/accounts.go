@@ -64,8 +64,8 @@ const (
 	// segmentBase is the size of a segment without records, and of checkpoints:
 	// it is no caller's, and would make the first records of a segment dear.
 	segmentBase = 32 << 10
-	// mostPrice is more than the content of a segment is of the weight of its records, but
-	// for one that has little besides its checkpoints.
+	// mostPrice bounds the ratio of a segment's content to the weight of its records. Only a segment with little besides its
+	// checkpoints has more.
 	mostPrice = 16
 	// firstWeight at firstPrice is added to the active segment, so that
 	// its first few records say little about the next ones.
@@ -81,7 +81,7 @@ type Bound string
 // The bounds.
 const (
 	BoundShare  Bound = "log_share"  // of the caller
-	BoundPerson Bound = "log_person" // of a person for whom a caller asks that asks for many
+	BoundPerson Bound = "log_person" // of a person for whom a caller asks that relays many
 	BoundIssuer Bound = "log_issuer" // of all subjects of its issuer together
 	BoundAll    Bound = "log_full"   // of everybody
 )
@@ -109,12 +109,12 @@ func issuerOf(caller string) string {
 	return ""
 }
 
-// ofPersonsMark stands between the name of a caller that asks for many persons and the person for whom it asks. No caller's
+// ofPersonsMark stands between the name of a caller that relays many persons and the person for whom it asks. No caller's
 // name contains it.
 const ofPersonsMark = "\n"
 
-// ForPerson returns the account of one person, or else subject, for whom a caller asks that asks for many. With one empty it is
-// the sum of them all.
+// ForPerson returns the account of a person, or else a subject, for whom a caller asks that relays many. If one is "", it returns the
+// account of all of them together.
 func ForPerson(caller, one string) string { return caller + ofPersonsMark + one }
 
 // Anyone is the account, for [ForPerson], of persons without an account of their own. Their sum is bounded as a part
@@ -239,8 +239,8 @@ func (a *accounts) countWritten(calls []*call, content int64) {
 	a.active = content
 }
 
-// sealActive makes a stretch of the active segment. Records on their way go to the next segment.
-func (a *accounts) sealActive(c *charges, until time.Time) {
+// sealStretch makes a stretch of the active segment. Records on their way go to the next segment.
+func (a *accounts) sealStretch(c *charges, until time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	s := c.toStretch(until, a.active)

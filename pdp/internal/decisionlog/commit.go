@@ -17,7 +17,7 @@ import (
 // tail is the end of the log as the writer knows it: all that the writer needs to append.
 type tail struct {
 	segment.CheckedEnd
-	// journal is what may have records that the segment has not.
+	// journal names the journal that may have records which the segment does not have.
 	journal segment.JournalMark
 	// keys is the number of the API keys that the newest record of them came with.
 	keys uint64
@@ -91,7 +91,7 @@ func (w *writer) transact(o transaction) error {
 	made := !bytes.Equal(next.Note, w.tail.Note)
 	w.tail = next
 	if o.begin != nil && w.active != nil {
-		w.accounts.sealActive(w.active.charged, next.Time)
+		w.accounts.sealStretch(w.active.charged, next.Time)
 		w.active.charged = nil
 	}
 	w.accounts.countWritten(calls, contentBytes(s.Size, next.Edge.Size-s.First))

@@ -18,7 +18,7 @@ import (
 //
 // A frame is open while calls join it, then flying while it is written, then durable until the
 // segment is filled with it. That is also the order of the records. One frame flies at a time:
-// a bad frame before a good one is damage then, and not the end of a journal that was cut.
+// so a bad frame before a good one means damage, not an unfinished end.
 //
 // A joining caller writes: the one whose call makes a frame whole writes it for all. A frame is whole
 // if as many have joined as lately waited together, so that a caller alone does not wait.
@@ -132,7 +132,7 @@ const (
 	fillEvery   = 200 * time.Millisecond
 	fillRecords = 4096
 	fillBytes   = 2 << 20 // half of a file of the journal, so that no file is full by then
-	// An open frame waits for others patienceEach for each caller that lately waited, and no longer than patienceMost.
+	// patienceEach is how long an open frame waits for others, for each caller that lately waited; patienceMost bounds that.
 	patienceEach = 120 * time.Microsecond
 	patienceMost = 8 * time.Millisecond
 )

@@ -7,15 +7,15 @@
 // segments. Only the last segment, the active one, is written to.
 //
 // Package format specifies the files, record says what a record is, and segment reads the files.
-// This package runs the log, on one road:
+// This package runs the log, in this order:
 //
 //   - [Log.Append] in log.go encodes entries (prepare.go) and charges their caller's account
 //     (accounts.go, and charges.go for what a segment stores of it).
-//   - Small calls join a frame of the journal, which makes them durable: frames.go. Large calls,
-//     and orders such as a rotation, wait in the queue of the writer: queue.go.
+//   - Small calls join a frame of the journal, which makes them durable: frames.go. Large calls, events,
+//     calls that nobody waits for, and orders such as a rotation wait in the queue of the writer: queue.go.
 //   - The writer's goroutine, writer.go, takes durable frames and queued calls, and commits them to
 //     the active segment, many in one transaction: commit.go.
-//   - A checkpoint is signed in checkpoint.go, and so is a new key.
+//   - A commit that makes a checkpoint has it signed in checkpoint.go, and so is a new key.
 //   - A segment is sealed, and the next one begun, in rotate.go.
 //   - A log is opened, checked at its end, and closed in open.go.
 //   - After a crash, frames that only the journal has are replayed in recover.go; [journal.Read] leaves
@@ -23,11 +23,11 @@
 //   - Content is removed in removal.go, for redactions (redact.go) and for retention (retain.go).
 //
 // The rest reads: read.go (ids, snapshots, tiles), query.go with terms.go (the index), attest.go
-// (records for which the signed tree vouches), copy.go and status.go. Exports and reports are
-// packages of their own.
+// (records for which the signed tree vouches), copy.go (backups) and status.go. options.go has what a
+// log can be told. Exports and reports are packages of their own.
 //
-// The package refuses to judge what it keeps: it masks nothing, and never serialises a line a
-// second time.
+// The package never changes a record: it masks nothing, which package recorder does before, and never
+// serialises a line a second time.
 package decisionlog
 
 import (
@@ -45,7 +45,7 @@ import (
 
 // Log is an open log: one writer, and all the reading of [segment.Reader].
 //
-// If writing fails, the active segment is closed, and nothing is answered until [writer.recover]
+// If writing fails, the active segment is closed, and nothing is answered until [writer.resumeWriting]
 // has opened and checked it again.
 type Log struct {
 	*segment.Reader
@@ -70,7 +70,8 @@ func (l *Log) Before() time.Time { return l.lastTime }
 func (l *Log) Unsigned() []record.UnsignedTail { return l.foundUnsigned }
 
 // Append puts entries on record, together or not at all. When it returns nil in strict mode they are
-// durable, and each read of the log finds them. If ctx ends first, or the error is ErrUnavailable, they
+// durable, and [Log.ByID], [Log.Query] and the other reads of a Log wait until they find them. If ctx ends first, or the error
+// is [segment.ErrUnavailable], they
 // may be on record or not: nothing may be answered that depends on it. All entries have the same caller.
 // If the caller is at a bound, the error is a [*RoomError]; see [Log.Limit].
 func (l *Log) Append(ctx context.Context, entries []record.Entry) error {

@@ -319,7 +319,7 @@ func (l *Log) Close() error {
 // closeLog ends the log with a clean end. If the log failed, closeLog first tries to open it again.
 func (w *writer) closeLog() error {
 	if w.failed != nil {
-		w.recover()
+		w.resumeWriting()
 	}
 	if err := w.unavailable(); err != nil {
 		return err

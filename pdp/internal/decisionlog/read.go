@@ -13,7 +13,7 @@ import (
 	"policy-service/pdp/internal/decisionlog/segment"
 )
 
-// Answered records are in the journal first, and in the segments a moment later. Has, ByID and Find see
+// Most answered records are in the journal first, and in the segments a moment later. Has, ByID and Find see
 // them at once: they wait until the segments have them, and fail if that cannot be known.
 
 // Has reports whether there is or was a record with an id. While the log cannot be written that is unknown, and an error: the
@@ -35,7 +35,7 @@ func (l *Log) Has(id string) (bool, error) {
 // ByID returns the record with an id, as [segment.Reader.ByID] does. It first waits until the segments have all that was
 // answered.
 func (l *Log) ByID(id string) (record.Record, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), barrierWait)
+	ctx, cancel := context.WithTimeout(context.Background(), longestWait)
 	defer cancel()
 	if err := l.waitUntilFilled(ctx); err != nil {
 		return record.Record{}, err
@@ -46,8 +46,8 @@ func (l *Log) ByID(id string) (record.Record, error) {
 // Find is [Log.ByID], but also finds a record by the id of one of its questions.
 func (l *Log) Find(id string) (record.Record, error) { return segment.FindRecord(id, l.ByID) }
 
-// barrierWait is how long a read waits whose caller sets no end. Filling takes milliseconds, unless the disk hangs.
-const barrierWait = 10 * time.Second
+// longestWait is how long a read waits whose caller sets no end. Filling takes milliseconds, unless the disk hangs.
+const longestWait = 10 * time.Second
 
 // waitUntilFilled waits until the segments have all that was answered.
 func (l *Log) waitUntilFilled(ctx context.Context) error { return l.writer.frames.waitUntilFilled(ctx) }

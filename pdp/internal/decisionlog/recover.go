@@ -135,7 +135,7 @@ func (w *writer) moveJournalAside() error {
 }
 
 // fail closes what is open after an error of writing, and returns the error that callers get. Until
-// [writer.recover] succeeds, every call is refused: a file whose sync failed can read
+// [writer.resumeWriting] succeeds, every call is refused: a file whose sync failed can read
 // differently from the page cache and from the disk.
 func (w *writer) fail(err error) error {
 	w.failed, w.tried = err, time.Now()
@@ -155,9 +155,9 @@ func (w *writer) closeActive() {
 	w.active = nil
 }
 
-// recover opens the log again, as a new process would, and writes a record, which proves that
+// resumeWriting opens the log again, as a new process would, and writes a record, which proves that
 // the disk takes writes again.
-func (w *writer) recover() {
+func (w *writer) resumeWriting() {
 	if err := w.reopen(); err != nil {
 		_ = w.fail(err)
 		return

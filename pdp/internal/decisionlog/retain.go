@@ -27,7 +27,7 @@ type Retention struct {
 	LeastAge time.Duration
 	// Share is the part of Bytes that one caller may fill within that time.
 	Share float64
-	// SharePerson is the part of Bytes that one may fill for whom a caller asks that asks for many. Zero is Share.
+	// SharePerson is the part of Bytes that a person may fill for whom a caller asks that relays many. Zero is Share.
 	SharePerson float64
 }
 

@@ -14,7 +14,7 @@ import (
 	"policy-service/pdp/internal/decisionlog/segment"
 )
 
-// writer writes the log. It alone writes: calls of others wait in its queue.
+// writer writes the segments, and nothing else does. Calls wait in its queue, or write a frame of the journal themselves: see frames.
 type writer struct {
 	reader   *segment.Reader
 	data     string
@@ -99,7 +99,7 @@ func (w *writer) run() {
 			switch {
 			case w.untilDue() > 0:
 			case w.failed != nil:
-				w.recover()
+				w.resumeWriting()
 			case w.commitPending(nil, true) == nil:
 				w.rotateIfDue()
 			}

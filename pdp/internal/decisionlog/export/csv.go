@@ -17,7 +17,7 @@ import (
 	"policy-service/pdp/internal/decisionlog/segment"
 )
 
-// The columns of a CSV export. New ones come at the end. README.md of package decisionlog says what is in them.
+// tableColumns are the columns of a CSV export. New ones come at the end. pdp/decisionlog/README.md says what is in them.
 var tableColumns = []string{"sequence", "id", "time", "kind", "event", "tenant", "caller", "decision", "reason",
 	"subject_type", "subject_id", "action", "resource_type", "resource_id",
 	"policies", "policy_errors", "obligations", "bundle", columnLeaf,

@@ -13,7 +13,7 @@ import (
 	"policy-service/pdp/internal/decisionlog/segment"
 )
 
-// ndjson writes the lines that format.go specifies.
+// ndjson writes the lines that package format specifies.
 type ndjson struct {
 	lines
 	hashes tlog.HashReader

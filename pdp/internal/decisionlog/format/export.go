@@ -19,8 +19,8 @@ package format
 //
 // "begin" is the first line. "checkpoint" is the whole signed note of the tree
 // of "size" leaves that everything below belongs to. "keys" are the note
-// verifier keys that the log names as its own, oldest first. That they stand here
-// is no reason to trust one of them. "filter" is there if a filter left out records,
+// verifier keys that the log names as its own, oldest first. Their presence
+// is no reason to trust them. "filter" is there if a filter left out records,
 // and holds the members of the filter that are set. "live" is there if a server
 // was running, and the log went on past "size" when this was written.
 //
@@ -61,9 +61,9 @@ package format
 // members that they do not know. A new envelope line, a new form, or another meaning of
 // what is here, is another format number, which readers refuse.
 const (
-	// Format is the number of this format.
+	// ExportVersion is the number of this format.
 	ExportVersion = 1
-	// Prefix is what each line of the envelope begins with.
+	// ExportPrefix is what each line of the envelope begins with.
 	ExportPrefix = `{"export":`
 
 	// The lines of the envelope.

@@ -1,16 +1,16 @@
-// Package format specifies what a log is on disk, and in an export, and has the constants of that. It has no function: the writer
-// and package verify share these words, and nothing that does anything.
+// Package format specifies the files of the decision log, and its exports. It has only constants, so the writer and package verify
+// share no code.
 package format
 
 // # Directory
 //
 //	DATA/log.key            the private key in force, "PRIVATE+KEY+origin+hash+data" of sumdb/note, one line, 0600
-//	DATA/log.key.next       a key on its way in (see Keys), 0600
+//	DATA/log.key.next       the next key (see Keys), 0600
 //	DATA/log.checkpoint     the newest checkpoint, 0600. A crash may leave an older one, or none
 //	DATA/log.pub            the public keys of all times, oldest first, a line each "origin+hash+data" of sumdb/note
 //	DATA/log/lock           held (flock) by the process that writes
 //	DATA/log/00000001.db    segments: 8 digits, from 1, without a gap. All but the last are sealed and mode 0400.
-//	                        Names that are not 8 digits and ".db" are not the log's and are passed over.
+//	                        Names that are not 8 digits and ".db" are no segments.
 //	DATA/log/journal.0, .1  the journal (see Journal), 0600
 //	DATA/log/journal.0.lost-20261123T210000.000000000Z
 //	                        a file of a damaged journal, after its loss was accepted, 0600
@@ -21,13 +21,13 @@ package format
 // A last segment without records counts as not there: it was prepared ahead.
 //
 // The first key is in log.key.next until the first segment has a record. So where log.key, log.pub, log.checkpoint or
-// log/witnessed is, a log was begun, and a writer begins no other in its place: see decisionlog.ErrCut.
+// log/witnessed is, a log was begun, and a writer begins no other in its place: see segment.ErrCut.
 //
 // # Segment
 //
-// A bbolt file with these buckets. Numbers are 8 bytes, big-endian.
+// A bbolt file with these buckets. Numbers are 8 bytes, big-endian, unless they are called decimal.
 //
-//	meta         "format"   the decimal FormatVersion, or FormatJournaled while "journal" is there (see Journal)
+//	meta         "format"   the decimal Version, or VersionJournaled while "journal" is there (see Journal)
 //	             "segment"  number of this segment
 //	             "first"    sequence of its first record
 //	             "edge"     hashes of the greatest whole subtrees that cover [0, first), largest first, 32 bytes
@@ -52,20 +52,20 @@ package format
 //	             checkpoint: their bytes, and some for each. Gone with the records. Nothing that is verified
 //	             rests on it
 //
-// Unknown buckets and meta keys are passed over. A change that an old reader would misread raises FormatVersion.
+// Unknown buckets and meta keys are passed over. A change that an old reader would misread raises Version.
 //
 // The digest of a segment file is DigestPrefix and its hexadecimal SHA-256, as sha256sum prints it.
 //
 // # Journal
 //
-// A record that is answered stands in the journal at first, whose format is that of package journal, and in the last
-// segment a moment later, which the writer fills from it, frame by frame, in order. One transaction has the records of
-// a frame and its number in meta "journal". So after a crash the frames behind that number are missing in the segment:
-// the next writer fills it with them before it does anything else. A sequence, a leaf and a checkpoint there are only
-// of filled records.
+// Most records are first written to the journal (see package journal), which makes them durable, and a moment later to
+// the last segment, which the writer fills from it, frame by frame, in order. Large ones and events go to the segment at
+// once. One transaction has the records of a frame and its number in meta "journal". So after a crash the frames behind
+// that number are missing in the segment: the next writer fills it with them before it does anything else. A sequence, a
+// leaf and a checkpoint there are only of filled records.
 //
-// A segment whose journal counts is of FormatJournaled, so that a program that knows no journal refuses it. At an
-// orderly stop, and when a segment is sealed, all is filled, and it is of FormatVersion. If the files of a journal that
+// A segment whose journal counts is of VersionJournaled, so that a program that knows no journal refuses it. At an
+// orderly stop, and when a segment is sealed, all is filled, and it is of Version. If the files of a journal that
 // counts are not there, records may be lost, and their number is unknown: that is damage, as frames that cannot be
 // read are.
 //
@@ -99,7 +99,7 @@ package format
 // # Line
 //
 // One JSON object without whitespace between tokens, at most MaxLine bytes, members in this order. The five marked *
-// and the salt are always there; an absent string, list or object is empty, an absent boolean false. In three lists,
+// are always there; an absent string, list or object is empty, an absent boolean false. In three lists,
 // declared, masked and unknown, an empty list says something else than an absent one.
 //
 //	sequence*     from 0, without a gap
@@ -108,7 +108,7 @@ package format
 //	clock_behind  true where it was repeated
 //	now           TimeLayout, UTC: the clock reading the decision was made with, where it has one
 //	tenant        "" for a record that belongs to none
-//	kind*         KindDecision, KindPossible, KindSearch, KindBatch, KindAdmin, KindReceipt, and those of Options.Kinds
+//	kind*         KindDecision, KindPossible, KindSearch, KindBatch, KindAdmin, KindReceipt, and those of decisionlog.Options.Kinds
 //	caller        "" for none
 //	declared      decision, possible, search: array of the obligation types that the caller's registration declares. [] is a
 //	              registration that declares none; absent is a caller that declares its types itself, in its requests
@@ -142,9 +142,10 @@ package format
 //	discharged    array of {"id","type","approval","continues"?,"shares"?}; continues is {"decision","round"}: no use of the
 //	              approval, but the round of that number which goes on from the use by that decision. shares is the id of a
 //	              decision: no use of its own, but a part of the use by that one
-//	capability    {"id"?,"held","depth","reason"?,"used"?,"grants"?,"proof"?}: what came of the capability that the request
+//	capability    {"id"?,"held","depth","ancestors"?,"reason"?,"used"?,"grants"?,"proof"?}: what came of the capability that the request
 //	              showed. It is held, or reason is why it does not count; used: the decision has one of a number of uses.
-//	              grants: it showed none, and the decision grants this one, or renews it. proof is {"jkt","jti","iat","aud","tool","args","nonce"?,"alg",
+//	              grants: it showed none, and the decision grants this one, or renews it. ancestors are the ids of those that
+//	              it was made from, the parent first. proof is {"jkt","jti","iat","aud","tool","args","nonce"?,"alg",
 //	              "signature"}: all that its holder signed, so that the signature can be checked with the holder's key. If
 //	              anything of the arguments is masked, args is a keyed hash of that hash, and evidence stands in the place of
 //	              signature: see Evidence
@@ -194,7 +195,7 @@ package format
 //	                       covers more, then no more than so many bytes, and nothing older than so many seconds, can
 //	                       have been taken from the end
 //	unsigned_tail          records that no checkpoint covered, and no MAC. details {"from","to","cause"}: the first and
-//	                       the last of them. cause is missing or wrong: so was "head"
+//	                       the last of them. cause is "missing" or "wrong": the state of "head"
 //	loss_accepted          a damaged journal has lost records. details {"file","offset","reason","frames","lost","kept",
 //	                       "files"}: where the damage begins, the numbers of the frames that cannot be read, in pairs of
 //	                       the first and the last, how many records they have (absent if unknown), how many records
@@ -207,9 +208,9 @@ package format
 //
 // # Batches (kind batch)
 //
-//	One in front of the items of a batch, in the same transaction and segment, where one of them inherits: its id is the
+//	Precedes the items of a batch, in the same transaction and segment, where one of them inherits: its id is the
 //	batch's, its tenant and caller are theirs. request has of subject, action and resource "properties" alone, and
-//	context; of these the parts that items inherit. Between it and an item stand other items only. It is redacted by itself, and
+//	context; of these the parts that items inherit. Only items come between it and an item. It is redacted by itself, and
 //	the parts that its items inherit are gone with it
 //
 // # Possible (kind possible)
@@ -219,8 +220,8 @@ package format
 //	other items, too. request has the names that all questions have, and the inherited parts, masked the places in it,
 //	and unknown the places if all have the same. items has of each question n, its place in the batch, and its
 //	own parts: a member of request that it lacks is the record's, without the properties unless inherits names them. A record
-//	has MaxPossible bytes of request, masked, unknown and items. The questions behind that are counted in rest: more,
-//	how many of them were possible, and the SHA-256 (hex) of their texts, one behind the other. If the shared part is
+//	has MaxPossible bytes of request, masked, unknown and items. The questions after that are counted in rest: more,
+//	how many of them were possible, and the SHA-256 (hex) of their texts, concatenated. If the shared part is
 //	longer, request has the names alone, and its text is in front of theirs in the hash
 //
 // # Receipts (kind receipt)
@@ -261,8 +262,8 @@ package format
 // Then log.key.next takes log.key's place and the old private key is gone. A checkpoint is good where the key in force
 // after the last next-key at or below its size signed it.
 const (
-	// FormatVersion is the version of all of this. FormatJournaled is that of a segment whose journal may have
-	// records which the segment has not, so that no program passes them over that knows no journal.
+	// Version is the version of all of this. VersionJournaled is that of a segment whose journal may have records
+	// that the segment does not have, so that a program without journal support cannot skip them.
 	Version          = 1
 	VersionJournaled = 2
 

@@ -26,11 +26,11 @@ package format
 // line, with the SHA-256, as 64 hexadecimal digits, of every byte before it.
 //
 // A step that another replica recorded again, because the log that was to have it was lost, may stand in two logs with
-// one id. Both lines stay: the proof of each log needs its own. [export.Reader] marks the second.
+// one id. Both lines stay: the proof of each log needs its own. export.Reader marks the second.
 //
 // The format grows as that of an export does.
 const (
-	// MergeFormat is the number of this format.
+	// MergeVersion is the number of this format.
 	MergeVersion = 1
 	// MaxParts is how many exports a merge has at most.
 	MaxParts = 1000

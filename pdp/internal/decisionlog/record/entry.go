@@ -2,7 +2,7 @@
 // as package format specifies it. [Parse] reads a line, and [Resolve] a line with the parts that it inherits from the record of its
 // batch. A [Filter] picks records, and a [Sieve] those that have a text.
 //
-// The package knows no file: where a record stands, and whether it is the one that was written, package segment says.
+// The package reads no files. Package segment finds a record, and checks that it is the one that was written.
 package record
 
 import (
@@ -26,8 +26,8 @@ type Entry struct {
 	// Declared lists the obligation types of the caller's registration. It is nil without a registration, and empty if the
 	// registration declares no type.
 	Declared []string
-	// Payer is the caller whose account the record counts toward, if that is not Caller: the requester in
-	// the details of a step that an approval request takes by itself.
+	// Payer is the account that the record counts toward, if that is not the account of Caller: the requester in the details of a
+	// step that an approval request takes by itself, or the person for whom a caller asks that relays many.
 	Payer string
 	// Now is the clock reading that a decision was made with, or zero.
 	Now     time.Time
@@ -62,7 +62,7 @@ type Request struct {
 	Context  jsontext.Value `json:"context,omitzero"`
 	// Shape is the shape that the request came in.
 	Shape evaluation.Shape `json:"-"`
-	// Masked lists the places where the request differs from the sent request. Empty and nil differ: see format.go.
+	// Masked lists the places where the request differs from the sent request. Empty and nil differ: see package format.
 	Masked []evaluation.Hidden `json:"-"`
 	// Unknown lists the places with unknown values, in a request for possible answers. Empty and nil differ.
 	Unknown []string `json:"-"`

@@ -130,7 +130,7 @@ func PossibleID(batch string, alone bool) string {
 	return batch + ofPossible
 }
 
-// itemID is the id of the item n of a batch.
+// itemID returns the id of the item n of a batch.
 func itemID(batch string, n int) string { return batch + "." + strconv.Itoa(n) }
 
 // Questions returns the questions of a record of a batch, each as a record of its own would be, but for what it inherits.
@@ -156,7 +156,7 @@ func (r *Recorded) EachQuestion() iter.Seq2[*Recorded, error] {
 	}
 }
 
-// ResolvedQuestions are the same, with what they inherit.
+// ResolvedQuestions returns the questions with what they inherit.
 func (r *Recorded) ResolvedQuestions() ([]Recorded, error) {
 	var shared parts
 	err := readInto(&shared, r.Line)
@@ -169,6 +169,7 @@ func (r *Recorded) ResolvedQuestions() ([]Recorded, error) {
 	return all, err
 }
 
+// question reads a question without what it inherits.
 func (r *Recorded) question(item jsontext.Value) (Recorded, error) {
 	id, err := r.idOf(item)
 	q := *r
@@ -191,7 +192,7 @@ func (r *Recorded) question(item jsontext.Value) (Recorded, error) {
 	return q, err
 }
 
-// idOf is the id of a question.
+// idOf returns the id of a question.
 func (r *Recorded) idOf(item jsontext.Value) (string, error) {
 	var at struct {
 		N int `json:"n"`
@@ -200,10 +201,10 @@ func (r *Recorded) idOf(item jsontext.Value) (string, error) {
 	return itemID(strings.TrimSuffix(r.ID, ofPossible), at.N), err
 }
 
-// ErrNoQuestion is the error for a question that the record of its batch has not.
+// ErrNoQuestion is the error for a question that is not in the record of its batch.
 var ErrNoQuestion = errors.New("the record of the batch has no such question")
 
-// item is the question of an id as it stands in the record of a batch.
+// item returns the question with an id as it is in the record of a batch.
 func (r *Recorded) item(id string) (jsontext.Value, error) {
 	for _, item := range r.Items {
 		if at, err := r.idOf(item); err != nil || at == id {
@@ -216,7 +217,7 @@ func (r *Recorded) item(id string) (jsontext.Value, error) {
 	return nil, ErrNoQuestion
 }
 
-// Question is the question of an id in the record of a batch, resolved.
+// Question returns the question with an id in the record of a batch, with what it inherits.
 func (r *Recorded) Question(id string) (q Recorded, err error) {
 	item, err := r.item(id)
 	var shared parts
@@ -229,7 +230,7 @@ func (r *Recorded) Question(id string) (q Recorded, err error) {
 	return q, err
 }
 
-// resolved is a question with what the record of its batch has of all.
+// resolved reads a question with what it inherits from the record of its batch.
 func (r *Recorded) resolved(item jsontext.Value, shared *parts) (Recorded, error) {
 	q, err := r.question(item)
 	var own parts
@@ -251,7 +252,7 @@ func (r *Recorded) resolved(item jsontext.Value, shared *parts) (Recorded, error
 	return q, err
 }
 
-// Counts are how many questions of a record were possible, and how many impossible, with those for which it has no room.
+// Counts returns how many questions of a record were possible and how many impossible, including those that it has no room for.
 func (r *Recorded) Counts() (possible, impossible int64, err error) {
 	count := func(answer string) {
 		switch answer {
@@ -282,7 +283,7 @@ func (r *Recorded) Asks(id string) bool {
 	return err == nil || errors.Is(err, ErrNoQuestion) && r.Rest != nil
 }
 
-// PossibleIDsOf are the ids of records that may have the question of an id.
+// PossibleIDsOf returns the ids of records that may have the question with an id.
 func PossibleIDsOf(id string) []string {
 	dot := strings.LastIndexByte(id, '.')
 	if dot <= 0 {

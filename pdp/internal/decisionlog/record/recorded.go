@@ -30,7 +30,7 @@ type Record struct {
 	Gone string
 }
 
-// Recorded is a parsed record: the members that format.go lists, under the same names.
+// Recorded is a parsed record: the members that package format lists, under the same names.
 // [Parse] reads only the line of a record. [Resolve] and [segment.Reader.Recorded] add what an
 // item of a batch inherits from the record of the batch. A line may have members that are not
 // here: a later release wrote them, and this one ignores them.

@@ -1,11 +1,12 @@
 // Package recorder makes the records of decisions. Start with [Recorder.Record], which a PDP calls
 // before it answers. [Events] records what is no decision, such as a start or a new configuration.
 //
-// A record holds no secret: package mask masks every text in it first, together with all that the
-// request and its obligations hold. A batch may be much smaller than its records, because items inherit; batch.go
-// limits the records of one body.
+// [Recorder.Record] has package mask take the secrets out of the request and its obligations, and out of every text that may
+// quote them, before anything is written (see [mask.Masker.Apply]). Names, such as tenants, ids and policies, are not masked. A batch
+// may be much smaller than its records, because items inherit; batch.go limits the records of one body.
 //
-// The package neither decides nor stores. It changes no decision, and appends to any [Log].
+// [CallOf] makes the question of a record again, and explain.go explains its answer by the policies of that time. The package
+// changes no decision and stores nothing: it appends to any [Log].
 package recorder
 
 import (

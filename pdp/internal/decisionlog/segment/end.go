@@ -116,7 +116,7 @@ func (k *Key) CompareHead(segment uint64, e Edge, meta *bbolt.Bucket) (cause str
 	return unsignedMissing, nil
 }
 
-// ComputeHead computes the head of a segment, which is a MAC: format.go specifies it.
+// ComputeHead computes the head of a segment, which is a MAC: package format specifies it.
 func (k *Key) ComputeHead(segment uint64, e Edge, meta *bbolt.Bucket) ([]byte, error) {
 	root, err := e.Root()
 	version, journal := meta.Get([]byte(format.MetaFormat)), meta.Get([]byte(format.MetaJournal))

@@ -1,6 +1,6 @@
 // Package segment reads the decision log in a data directory: segments, which are bbolt files, and the files beside them.
-// [OpenReader] reads all records that are there, [Read] reads them up to a checkpoint. What the writer of the log needs to
-// write the same files stands here too, and the writer itself in package decisionlog.
+// [OpenReader] reads all records of the segments, except those of a segment that a running server writes to; [Read] reads them up to a
+// checkpoint. What the writer needs to write the same files is here too; the writer itself is in package decisionlog.
 //
 //	file.go        one segment, and the names of files
 //	reader.go      all segments of a log, opened as they are needed
@@ -16,9 +16,9 @@
 //	walk.go        records, compared with the tree
 //	bundles.go     the policies that decided
 //
-// Readers never write to a segment. It returns [record.ErrDamaged] for a file that is not as it was written,
+// Readers never write to a segment. The package returns [record.ErrDamaged] for a file that is not as it was written,
 // [ErrNewer] for one that a later release wrote, [ErrLocked] for one that a running server holds, and [ErrCut] for a log whose
-// end is missing. Whether all records are those that were signed is checked by package verify.
+// end is missing. It checks the records that it vouches for; package verify checks all of a log.
 package segment
 
 import (
@@ -157,7 +157,7 @@ func namePath(err error, path string) error {
 // Guard runs f and returns [record.ErrDamaged] if bbolt panics on a damaged file.
 func Guard(f func() error) error { return boltfile.Guard(record.ErrDamaged, f) }
 
-// readMeta reads the metadata of a segment, which never changes, and the sequence after its last record. end is 0 if
+// readMeta reads the metadata of a segment, which only the writer changes, and the sequence after its last record. end is 0 if
 // the segment has no record.
 func (s *File) readMeta(f *pages.File) (end uint64, err error) {
 	buckets := map[string]pages.Bucket{}
