@@ -199,12 +199,13 @@ func (w *writer) openTail() (crashed bool, err error) {
 	return !clean, err
 }
 
-// makeReadOnly sets the mode of sealed segments. verify beside a server takes a segment with another mode for the active one.
-// A rotation sets the mode last, so a crash, or a transaction that only seemed to fail, can come before.
+// makeReadOnly takes the right to write from sealed segments. verify beside a server takes a segment that can be written to for the
+// active one. A rotation sets the mode last, so a crash, or a transaction that only seemed to fail, can come before.
 func makeReadOnly(sealed []*segment.File) {
+	const write = 0o222
 	for _, s := range sealed {
-		if info, err := os.Lstat(s.Path); err == nil && info.Mode().IsRegular() && info.Mode().Perm() != sealedMode {
-			_ = os.Chmod(s.Path, sealedMode) // not needed for safety, as in rotate
+		if info, err := os.Stat(s.Path); err == nil && info.Mode()&write != 0 {
+			_ = os.Chmod(s.Path, info.Mode().Perm()&^write) // not needed for safety, as in rotate
 		}
 	}
 }

@@ -221,24 +221,24 @@ func TestSealedSegmentsAreReadOnlyAgain(t *testing.T) {
 	k.append("a-1")
 	k.ok(k.log.Rotate(t.Context()))
 	path := segment.FilePath(k.data, 1)
-	readOnly := func() {
+	readOnly := func(want os.FileMode) {
 		t.Helper()
 		info, err := os.Stat(path)
 		k.ok(err)
-		if mode := info.Mode().Perm(); mode != 0o400 {
-			t.Errorf("the mode is %o", mode)
+		if mode := info.Mode().Perm(); mode != want {
+			t.Errorf("the mode is %o, not %o", mode, want)
 		}
 		k.ok(JudgeDirectory(k.data)) // beside the open log
 	}
 	k.ok(k.log.Close())
 	k.ok(os.Chmod(path, 0o600))
 	k.open()
-	readOnly()
+	readOnly(0o400)
 
-	k.ok(os.Chmod(path, 0o600))
+	k.ok(os.Chmod(path, 0o640)) // by an operator, whose auditors read it
 	k.ok(k.log.writer.runHeld(t.Context(), func() error { _ = k.log.writer.fail(errors.New("the disk failed")); return nil }))
 	for !k.log.Status().OK {
 		time.Sleep(time.Millisecond)
 	}
-	readOnly()
+	readOnly(0o440)
 }
