@@ -32,7 +32,7 @@ type Question struct {
 	N        int      // its place in the batch
 	Request  *Request // without the parts that it inherits
 	Inherits []string
-	Decision *Decision
+	Decision *Decision // never nil
 }
 
 // Rest counts the questions of a batch for which its record has no room.
@@ -135,6 +135,7 @@ func itemID(batch string, n int) string { return batch + "." + strconv.Itoa(n) }
 
 // Questions returns the questions of a record of a batch, each as a record of its own would be, but for what it inherits.
 func (r *Recorded) Questions() (all []Recorded, err error) {
+	all = make([]Recorded, 0, len(r.Items))
 	for q, err := range r.EachQuestion() {
 		if err != nil {
 			return nil, err

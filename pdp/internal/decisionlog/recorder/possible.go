@@ -61,7 +61,7 @@ func foldUnknown(e *record.Entry) {
 }
 
 // withoutRoom returns the entry of a question that exceeds [format.MaxPossible] as that of a batch with one question:
-// only the names have room then.
+// only the names have room then. The rest of Asked is masked, and not written: nothing is Shared.
 func withoutRoom(e record.Entry) record.Entry {
 	e.Questions = &record.Questions{
 		Bundle: e.Decision.Bundle,
