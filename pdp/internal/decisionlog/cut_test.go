@@ -13,7 +13,7 @@ import (
 )
 
 // TestNoLogBeginsInThePlaceOfAnother: where anything of a log is left and its segments do not reach as far as it says, no
-// log is opened, and none begins; and [decisionlog.CheckKey] says so before.
+// log is opened, and none begins; and [segment.CheckKey] says so before.
 func TestNoLogBeginsInThePlaceOfAnother(t *testing.T) {
 	t.Parallel()
 	remove := func(names ...string) func(t *testing.T, data, older string) {
@@ -44,7 +44,7 @@ func TestNoLogBeginsInThePlaceOfAnother(t *testing.T) {
 		"the checkpoint alone":                   {[]func(*testing.T, string, string){remove("log", key, public)}, false},
 		"nothing":                                {[]func(*testing.T, string, string){remove("log", key, public, checkpoint)}, true},
 		"an older segment":                       {[]func(*testing.T, string, string){back(first)}, false},
-		"an older segment, and its checkpoint":   {[]func(*testing.T, string, string){back(first, checkpoint)}, true}, // see [decisionlog.Witnessed]
+		"an older segment, and its checkpoint":   {[]func(*testing.T, string, string){back(first, checkpoint)}, true}, // see [segment.Reader.Witnessed]
 		"an older segment, and it was witnessed": {[]func(*testing.T, string, string){func(t *testing.T, data, _ string) { back(checkpoint)(t, data, data); witnessed(t, data) }, back(first, checkpoint)}, false},
 		"no checkpoint, which a crash may cause": {[]func(*testing.T, string, string){remove(checkpoint)}, true},
 		"an empty one, which a power cut may":    {[]func(*testing.T, string, string){func(t *testing.T, data, _ string) { put(t, data, checkpoint, nil) }}, true},

@@ -526,7 +526,7 @@ type trouble struct {
 	resumes  bool        // the log goes on by itself, else when it is closed
 }
 
-// suffer takes the steps of an operation in trouble, and asserts that who is refused is told so with [ErrUnavailable]. It
+// suffer takes the steps of an operation in trouble, and asserts that who is refused is told so with [segment.ErrUnavailable]. It
 // returns where that was first.
 func (k *kept) suffer(o operation, steps []step, in trouble) (told string) {
 	defer func() { _ = os.RemoveAll(k.data) }()
