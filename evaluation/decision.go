@@ -80,11 +80,10 @@ func PossibilityOf(possible bool) Possibility {
 
 // Bool is whether it is possible, nil if the question had no unknown places.
 func (p Possibility) Bool() *bool {
-	possible := p == Possible
 	if p == Decided {
 		return nil
 	}
-	return &possible
+	return new(p == Possible)
 }
 
 // Deny turns an allow into a deny for a reason: nothing that came with the allow

@@ -86,11 +86,7 @@ func addTermsOfEntry(into index.Terms, e *record.Entry) index.Terms {
 		}
 	}
 	if d := e.Decision; d != nil {
-		if d.Possible == evaluation.Decided {
-			r.Decision = &d.Allow
-		} else {
-			r.Possible = d.Possible.Bool()
-		}
+		r.Decision, r.Possible = &d.Allow, d.Possible.Bool()
 		r.Determining, r.Overruled, r.Errors, r.Discharged = d.Determining, d.Overruled, d.Errors, d.Discharged
 		r.Capability = d.Capability
 		for _, o := range d.Obligations {
