@@ -54,7 +54,7 @@ var closed = []struct{ room, names, rooms, because string }{
 	{"pdp/internal/bundle", "Bundle", "pdp pdp/internal/bundle pdp/internal/engine pdp/internal/lint pdp/internal/outline",
 		"a program that embeds a PDP would read how it decides, and break when that changes"},
 	{"pdp/internal/decisionlog/segment", "Reader.SegmentFiles Reader.FindFile Reader.AddFile Reader.Scan Reader.SetSize Reader.Opening Reader.View Reader.ReadSome Reader.ReadSpan " +
-		"Reader.ReadListed Reader.SnapshotTo Reader.WatchedSnapshot NewFile OpenFile NewKey OpenKey RenameSynced PublishKey",
+		"Reader.ReadListed Reader.SnapshotTo Reader.WatchedSnapshot NewFile OpenFile NewKey OpenKey PublishKey",
 		"pdp/internal/decisionlog pdp/internal/decisionlog/segment",
 		"who holds a log to read it would write to its files, or sign for it"},
 }

@@ -134,7 +134,7 @@ func (w *writer) rotateKey(caller string) (string, error) {
 	}
 	w.key, w.active.Key = next, next.Public
 	w.frames.rekey(next.FramesKey)
-	err = errors.Join(segment.RenameSynced(filepath.Join(w.data, format.NextKeyFile), filepath.Join(w.data, format.KeyFile)), segment.PublishKey(w.data, next.Public))
+	err = errors.Join(plainfile.Rename(filepath.Join(w.data, format.NextKeyFile), filepath.Join(w.data, format.KeyFile)), segment.PublishKey(w.data, next.Public))
 	if err != nil {
 		return "", fmt.Errorf("the new key is in force, but not yet in its file; it is put there at the next start: %w", err)
 	}

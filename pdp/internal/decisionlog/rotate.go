@@ -13,6 +13,7 @@ import (
 	"policy-service/pdp/internal/boltfile"
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/segment"
+	"policy-service/pdp/internal/plainfile"
 )
 
 // sealedMode is the mode of a segment's file once nobody writes to it.
@@ -152,7 +153,7 @@ func (w *writer) prepareSegment(number uint64) (*segment.File, error) {
 	})
 	if err == nil {
 		w.options.On.Step(StepPrepare)
-		err = segment.RenameSynced(draft, s.Path)
+		err = plainfile.Rename(draft, s.Path)
 		w.options.On.Step(StepPrepared)
 	}
 	if err != nil {

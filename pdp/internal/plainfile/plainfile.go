@@ -183,6 +183,14 @@ func written(name string, mode fs.FileMode, write func(io.Writer) error, place f
 	return place(f.Name())
 }
 
+// Rename renames a file so that it has the new name also after a crash.
+func Rename(from, to string) error {
+	if err := os.Rename(from, to); err != nil {
+		return err
+	}
+	return SyncDir(filepath.Dir(to))
+}
+
 // SyncDir makes what was created or renamed in a directory durable. Without that, a crash may undo it.
 func SyncDir(dir string) error {
 	d, err := os.Open(dir)

@@ -206,5 +206,5 @@ func setAside(data, name string) error {
 		}
 		to = fmt.Sprintf("%s%s%d", from, asideSuffix, n)
 	}
-	return errors.Join(os.Rename(from, to), plainfile.SyncDir(data))
+	return plainfile.Rename(from, to)
 }

@@ -42,7 +42,6 @@ import (
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/journal"
 	"policy-service/pdp/internal/decisionlog/record"
-	"policy-service/pdp/internal/plainfile"
 )
 
 // The errors of a log that is read or written.
@@ -217,14 +216,6 @@ func ParseNextName(name string) (segment, size uint64, ok bool) {
 	}
 	n, err := fmt.Sscanf(base, format.SegmentName+".%d", &segment, &size)
 	return segment, size, err == nil && n == 2 && fmt.Sprintf(format.SegmentName+".%d", segment, size) == base
-}
-
-// RenameSynced renames a file and syncs the directory, so that the new name survives a crash.
-func RenameSynced(from, to string) error {
-	if err := os.Rename(from, to); err != nil {
-		return err
-	}
-	return plainfile.SyncDir(filepath.Dir(to))
 }
 
 // FileDigest returns the digest and the size of a segment file.

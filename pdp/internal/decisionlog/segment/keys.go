@@ -95,7 +95,7 @@ func OpenKey(data, inForce string) (Key, error) {
 	case err != nil:
 		return Key{}, err
 	case isNext:
-		err = RenameSynced(next, name)
+		err = plainfile.Rename(next, name)
 	default:
 		_ = os.Remove(next) // left by a rotation that was not recorded
 	}
