@@ -217,7 +217,6 @@ func TestRotationWithFramesPending(t *testing.T) {
 func TestSealedSegmentsAreReadOnlyAgain(t *testing.T) {
 	t.Parallel()
 	k := keepLog(t)
-	k.options.RetryEvery = time.Millisecond
 	k.append("a-1")
 	k.ok(k.log.Rotate(t.Context()))
 	path := segment.FilePath(k.data, 1)
@@ -237,8 +236,6 @@ func TestSealedSegmentsAreReadOnlyAgain(t *testing.T) {
 
 	k.ok(os.Chmod(path, 0o640)) // by an operator, whose auditors read it
 	k.ok(k.log.writer.runHeld(t.Context(), func() error { _ = k.log.writer.fail(errors.New("the disk failed")); return nil }))
-	for !k.log.Status().OK {
-		time.Sleep(time.Millisecond)
-	}
+	k.disk.resumes()
 	readOnly(0o440)
 }
