@@ -22,7 +22,6 @@ import (
 
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
-	"policy-service/pdp/internal/decisionlog/segment"
 )
 
 // A writer writes a log as the comment in package decisionlog specifies it, and as few
@@ -268,7 +267,7 @@ func (w *writer) seal() {
 func (w *writer) file(n, first, records int) decisionlog.SegmentFile {
 	content, err := os.ReadFile(w.path(n))
 	w.must(err)
-	digest, size, err := segment.FileDigest(bytes.NewReader(content))
+	digest, size, err := decisionlog.FileDigest(bytes.NewReader(content))
 	w.must(err)
 	return decisionlog.SegmentFile{Segment: uint64(n), File: filepath.Base(w.path(n)), First: uint64(first),
 		Records: uint64(records), Size: size, Digest: digest}

@@ -2,6 +2,8 @@ package decisionlog
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	stdjson "encoding/json" // for what is recorded: it takes a reason that is no UTF-8, and escapes as in older records
 	"errors"
 	"fmt"
@@ -175,7 +177,7 @@ func (r *removal) writeFile(ctx context.Context, info segment.Info, tree segment
 		})
 	})
 	if err == nil {
-		file.Replaces, _, err = segment.FileDigest(io.NewSectionReader(old, 0, math.MaxInt64))
+		file.Replaces, _, err = FileDigest(io.NewSectionReader(old, 0, math.MaxInt64))
 	}
 	if err = errors.Join(err, boltfile.Close(db, record.ErrDamaged)); err == nil {
 		err = os.Chmod(next, sealedMode)
@@ -298,13 +300,22 @@ func (l *Log) replaceFile(number uint64, next string) error {
 	return fmt.Errorf("segment %d: %w", number, segment.ErrNotFound)
 }
 
-// digestOf returns [segment.FileDigest] of the file with a name.
+// FileDigest returns the digest and the size of a segment file.
+func FileDigest(r io.Reader) (digest string, size int64, err error) {
+	sum := sha256.New()
+	if size, err = io.Copy(sum, r); err != nil {
+		return "", 0, fmt.Errorf("reading a segment: %w", err)
+	}
+	return format.DigestPrefix + hex.EncodeToString(sum.Sum(nil)), size, nil
+}
+
+// digestOf returns [FileDigest] of the file with a name.
 func digestOf(name string) (digest string, size int64, err error) {
 	f, err := plainfile.Open(name)
 	if err != nil {
 		return "", 0, err
 	}
-	digest, size, err = segment.FileDigest(f)
+	digest, size, err = FileDigest(f)
 	return digest, size, errors.Join(err, f.Close())
 }
 

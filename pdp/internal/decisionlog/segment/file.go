@@ -22,12 +22,9 @@
 package segment
 
 import (
-	"crypto/sha256"
 	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -216,15 +213,6 @@ func ParseNextName(name string) (segment, size uint64, ok bool) {
 	}
 	n, err := fmt.Sscanf(base, format.SegmentName+".%d", &segment, &size)
 	return segment, size, err == nil && n == 2 && fmt.Sprintf(format.SegmentName+".%d", segment, size) == base
-}
-
-// FileDigest returns the digest and the size of a segment file.
-func FileDigest(r io.Reader) (digest string, size int64, err error) {
-	sum := sha256.New()
-	if size, err = io.Copy(sum, r); err != nil {
-		return "", 0, fmt.Errorf("reading a segment: %w", err)
-	}
-	return format.DigestPrefix + hex.EncodeToString(sum.Sum(nil)), size, nil
 }
 
 // EncodeNumber encodes a sequence or another number as it stands in keys and values of a segment: big-endian, so that
