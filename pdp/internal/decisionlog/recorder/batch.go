@@ -113,7 +113,10 @@ func (l *batchLimit) add(e *record.Entry) error {
 	if e.Decision != nil {
 		asked.Decision = &record.Decision{Mismatch: e.Decision.Mismatch}
 	}
-	l.line, _ = asked.AppendBody(l.line[:0]) // the log refuses what cannot be written
+	var err error
+	if l.line, err = asked.AppendBody(l.line[:0]); err != nil {
+		return err
+	}
 	l.used += lineFrame + len(l.line)
 	if d := e.Decision; d != nil {
 		for _, o := range d.Obligations {

@@ -74,7 +74,11 @@ func entryOf(rec *pdp.Record, masked *mask.Masking) (e record.Entry, err error) 
 	}
 	if asksPossible(rec) {
 		e.Kind = format.KindPossible
-		if body, _ := e.AppendBody(nil); len(body) > format.MaxPossible { // the log refuses what cannot be written
+		body, err := e.AppendBody(nil)
+		if err != nil {
+			return e, err
+		}
+		if len(body) > format.MaxPossible {
 			e = withoutRoom(e)
 		}
 	}
