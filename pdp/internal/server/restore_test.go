@@ -18,6 +18,7 @@ import (
 	"policy-service/pdp"
 	"policy-service/pdp/decisionlog/verify"
 	"policy-service/pdp/internal/backup"
+	"policy-service/pdp/internal/cluster"
 	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/internal/server"
 	"policy-service/pdp/internal/server/auth"
@@ -316,6 +317,12 @@ func TestRestoreAsksEtcd(t *testing.T) {
 	g := openGroup(t, 1, etcdtest.Start(t, etcdtest.Options{Members: 1}))
 	a := g.all[0]
 	id := a.approved()
+	// Else the next start says it, with the length of the log by then.
+	eventually(t, "etcd knows that its clock is right", func() bool {
+		text, err := os.ReadFile(filepath.Join(a.data, cluster.MarkFile))
+		must(t, err)
+		return bytes.Contains(text, []byte(`"shown":`))
+	})
 	must(t, a.Stop(t.Context()))
 	copied := backedUp(t, a.data)
 	_, _, err := restored(t, copied, 0, "")
