@@ -124,5 +124,8 @@ func (s *Server) openWitnesses(d *decisionLog, policy *c2sp.Policy) (err error) 
 		Count:      d.counts.Witnessed(policy),
 		Logger:     s.log,
 	})
+	if err == nil {
+		s.lifetime.add("witnesses' connections", closing(d.witnesses.Close))
+	}
 	return err
 }

@@ -168,6 +168,17 @@ func New(o Options) (*Witnesses, error) {
 	return w, nil
 }
 
+// Close closes the connections to the witnesses. No round may go on.
+func (w *Witnesses) Close() error {
+	for _, p := range w.peers {
+		p.server.Close()
+		if p.monitor != nil {
+			p.monitor.Close()
+		}
+	}
+	return nil
+}
+
 // connect makes the client of an address: https, or http on this machine.
 func connect(url string) (*httpclient.Server, error) {
 	if _, ok := httpclient.Socket(url); ok || url == "" {
