@@ -4,6 +4,10 @@
 // [Open] checks a file and hands it to bbolt. [Guard] runs what touches an open file and turns a panic into an error.
 // [Look] reads a file without bbolt. [Close] closes one, whatever state it is in. The package repairs nothing, and
 // knows nothing of what a file holds.
+//
+// An open file is locked, alone or shared, except by those who only look: [Look], and an [Unlocked] Open. They ask whether
+// another process writes to the file before they read and after, and hold no lock in between, so that no process waits
+// for them. If the file changed meanwhile, what they read may be torn, and counts as nothing: see [Ask].
 package boltfile
 
 import (
@@ -44,6 +48,10 @@ const (
 	ToRead          // the content of leaves is not checked
 	ToExamine       // to read it, and to learn if it can be written to
 	ToReadAgain     // it was opened before, and has not changed since; nothing is checked
+
+	// Unlocked is added to another use, but not to ToWrite: the lock is held only for the moment in which bbolt maps the
+	// file. The caller must [Ask] before and after.
+	Unlocked Use = 1 << 8
 )
 
 var checks = map[Use]func(*pages.File) error{
@@ -69,8 +77,11 @@ func Open(path string, damaged error, use Use, options bbolt.Options) (db *bbolt
 		if err != nil {
 			return nil, err
 		}
-		if err = Lock(f, !options.ReadOnly, options.Timeout); err == nil {
-			err = check(f, damaged, use)
+		if err = Lock(f, !options.ReadOnly, options.Timeout); err == nil && use&Unlocked != 0 {
+			err = release(f)
+		}
+		if err == nil {
+			err = check(f, damaged, use&^Unlocked)
 		}
 		if err != nil {
 			_ = Unlock(f)
@@ -93,26 +104,54 @@ func Open(path string, damaged error, use Use, options bbolt.Options) (db *bbolt
 		}
 		return nil, err
 	}
+	if use&Unlocked != 0 {
+		_ = release(file)
+	}
 	return db, nil
 }
 
-// Look reads a file without bbolt. It opens the file at once, because it checks only the pages that read asks for.
+// Ask returns the state of a file that no other process writes to, or [ErrLocked]. If it is [Unchanged] later, nobody
+// wrote to the file in between.
+func Ask(path string) (os.FileInfo, error) {
+	f, err := plainfile.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	info, err := ask(f, 0)
+	return info, errors.Join(err, f.Close())
+}
+
+func ask(f *os.File, wait time.Duration) (os.FileInfo, error) {
+	if err := Lock(f, false, wait); err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	return info, errors.Join(err, release(f))
+}
+
+// Unchanged reports whether a and b describe the same file and it was not written to in between.
+func Unchanged(a, b os.FileInfo) bool {
+	return a != nil && b != nil && os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
+}
+
+// Look reads a file without bbolt and without its lock. It opens the file at once, because it checks only the pages that
+// read asks for. If another process writes to the file, before or meanwhile, the error is [ErrLocked].
 func Look(path string, damaged error, wait time.Duration, read func(*pages.File) error) error {
 	f, err := plainfile.Open(path)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = Unlock(f) }()
-	if err := Lock(f, false, wait); err != nil {
-		return err
-	}
-	info, err := f.Stat()
+	defer func() { _ = f.Close() }()
+	before, err := ask(f, wait)
 	if err != nil {
 		return err
 	}
-	file, err := pages.Open(f, info.Size())
+	file, err := pages.Open(f, before.Size())
 	if err == nil {
 		err = read(file)
+	}
+	if now, _ := ask(f, 0); !Unchanged(before, now) {
+		return ErrLocked
 	}
 	return asDamaged(err, damaged)
 }

@@ -29,8 +29,11 @@ func Lock(f *os.File, alone bool, wait time.Duration) error {
 	}
 }
 
+// release ends the lock of a file that stays open.
+func release(f *os.File) error { return syscall.Flock(int(f.Fd()), syscall.LOCK_UN) }
+
 // Unlock closes a file that was locked. The lock ends at once, also where a child process that is just being started has the
 // file, or a memory map that bbolt left behind.
 func Unlock(f *os.File) error {
-	return errors.Join(syscall.Flock(int(f.Fd()), syscall.LOCK_UN), f.Close())
+	return errors.Join(release(f), f.Close())
 }
