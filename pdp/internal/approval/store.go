@@ -374,7 +374,7 @@ func (r rules) Expire(ctx context.Context, a Approval) error {
 // if there is no log. It returns the number of pending approvals. The error is the one with which Open would fail.
 func Look(data string, key []byte, size func() uint64) (pending int, err error) {
 	o := ledger.Options[Approval, Step]{Form: form(key), Rules: rules{}, Log: ledger.Log[Step]{Size: size}}
-	err = bolt.Examine(file(data), func(state ledger.State) error {
+	err = bolt.Look(file(data), func(state ledger.State) error {
 		return ledger.Look(state, o, func(tx *ledger.Tx) { pending = pendingIn(tx) })
 	})
 	return pending, opening(data, err)

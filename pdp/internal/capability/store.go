@@ -95,7 +95,7 @@ func opening(data string, err error) error {
 // if there is no log. It returns the number of live capabilities. The error is the one with which Open would fail.
 func Look(data string, key []byte, size func() uint64) (live int, err error) {
 	o := ledger.Options[Capability, Step]{Form: form(key), Rules: rules{}, Log: ledger.Log[Step]{Size: size}}
-	err = bolt.Examine(file(data), func(state ledger.State) error {
+	err = bolt.Look(file(data), func(state ledger.State) error {
 		return ledger.Look(state, o, func(tx *ledger.Tx) { live = liveIn(tx) })
 	})
 	return live, opening(data, err)

@@ -54,11 +54,29 @@ func New(o Options) *Engine { return &Engine{Options: o} }
 // Examine reads a file as it is, and changes nothing. It does not read an empty file, and does not wait for another
 // process that has the file.
 func Examine(o Options, read func(ledger.State) error) error {
+	return o.examine(boltfile.ToExamine, read)
+}
+
+// Look is [Examine] without the lock of the file, so that a server can open the file meanwhile. Then the error is the one
+// of a file that another process has, whatever was read.
+func Look(o Options, read func(ledger.State) error) error {
+	before, err := boltfile.Ask(o.Path)
+	if err != nil && !errors.Is(err, boltfile.ErrLocked) {
+		return err
+	}
+	err = o.examine(boltfile.ToExamine|boltfile.Unlocked, read)
+	if now, _ := boltfile.Ask(o.Path); !boltfile.Unchanged(before, now) {
+		return o.Errors.Locked
+	}
+	return err
+}
+
+func (o *Options) examine(use boltfile.Use, read func(ledger.State) error) error {
 	info, err := os.Stat(o.Path)
 	if err != nil || info.Size() == 0 {
 		return err
 	}
-	db, err := o.connect(boltfile.ToExamine, 100*time.Millisecond)
+	db, err := o.connect(use, 100*time.Millisecond)
 	if err == nil {
 		err = errors.Join(o.view(db, func(tx *bbolt.Tx) error {
 			if isNew, err := o.known(tx); err != nil || isNew {
