@@ -146,9 +146,10 @@ func VerifierKeys(data string) ([]string, error) {
 
 // CheckKey returns the error with which [decisionlog.Open] would refuse the private key in a data directory, without changing
 // anything. It accepts a directory with neither a log nor a key: Open creates both. Unless a server is running, it also
-// returns the error of [Reader.CheckNotCut].
+// returns the error of [Reader.CheckNotCut]. It holds no lock.
 func CheckKey(data string) error {
-	r, err := OpenReader(data)
+	before, _ := Mark(data)
+	r, err := OpenUnlocked(data)
 	switch {
 	case err == nil:
 		err = errors.Join(r.CheckNotCut(), r.Close())
@@ -157,7 +158,7 @@ func CheckKey(data string) error {
 	default:
 		err = nil // not an error of keys
 	}
-	if err != nil {
+	if now, live := Mark(data); err != nil && now == before && !live { // otherwise a server runs, or ran meanwhile
 		return err
 	}
 	inForce, err := readPublicKeyInForce(data)

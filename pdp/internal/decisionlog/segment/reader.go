@@ -31,6 +31,7 @@ type Reader struct {
 	segments []*File // those with records, in order
 	// unfilled receives what only the journal has. It is nil if that is not to be read.
 	unfilled *Unfilled
+	unlocked boltfile.Use // boltfile.Unlocked, or 0
 
 	Opening sync.Mutex // held to open or close sealed segments; locked before the mutex of a File
 }
@@ -54,6 +55,34 @@ func OpenReader(data string) (*Reader, error) {
 		return nil, err
 	}
 	return r, nil
+}
+
+// OpenUnlocked is [OpenReader] for a caller that only looks: a server can start while the reader is open. Then what is
+// read may be torn, or a removal may replace a segment: the caller must compare [Mark] from before with Mark after all reading.
+func OpenUnlocked(data string) (*Reader, error) {
+	r, err := OpenReader(data)
+	if err == nil {
+		r.unlocked = boltfile.Unlocked
+	}
+	return r, err
+}
+
+// Mark returns a text that changes when a segment of the log in a data directory does. Each start of a server writes to one.
+// Live reports whether another process writes to the log now: the mark is without the segments that it holds.
+func Mark(data string) (mark string, live bool) {
+	entries, _ := os.ReadDir(filepath.Join(data, format.LogDir)) // what cannot be read has no mark
+	for _, e := range entries {
+		if n, ok := ParseFileName(e.Name()); ok {
+			info, err := boltfile.Ask(FilePath(data, n))
+			if errors.Is(err, boltfile.ErrLocked) {
+				return mark, true
+			}
+			if err == nil {
+				mark += fmt.Sprintln(n, info.Size(), info.ModTime())
+			}
+		}
+	}
+	return mark, false
 }
 
 // Scan finds the segments and checks that each continues the one before.
@@ -142,10 +171,10 @@ func (r *Reader) openToRead(s *File) error {
 		_ = oldest.Close()
 	}
 	use, info := boltfile.ToRead, s.checked
-	if named, err := os.Stat(s.Path); err == nil && isUnchanged(named, s.checked) {
+	if named, err := os.Stat(s.Path); err == nil && boltfile.Unchanged(named, s.checked) {
 		use = boltfile.ToReadAgain // its pages were checked when it was opened before
 	}
-	db, err := OpenFile(s.Path, use, bbolt.Options{
+	db, err := OpenFile(s.Path, use|r.unlocked, bbolt.Options{
 		Timeout: readerWait,
 		OpenFile: func(name string, flag int, mode os.FileMode) (*os.File, error) {
 			f, err := plainfile.OpenFile(name, flag, mode)
@@ -162,11 +191,6 @@ func (r *Reader) openToRead(s *File) error {
 	defer s.mu.Unlock()
 	s.db, s.checked = db, info
 	return nil
-}
-
-// isUnchanged reports whether a and b describe the same file and it was not written to in between.
-func isUnchanged(a, b os.FileInfo) bool {
-	return a != nil && b != nil && os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
 }
 
 // SegmentFiles returns the segments that have records, in order. The caller must not modify the slice.

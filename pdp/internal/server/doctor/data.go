@@ -78,10 +78,11 @@ func (x *exam) keysOnRecord() {
 	if err != nil || x.Config.Program.InProcess {
 		return
 	}
-	damage, wrong, err := server.CompareKeys(x.ctx, x.data, keys)
-	if err = errors.Join(err, damage); err != nil {
+	known, damage, err := server.KeysOnRecord(x.ctx, x.reader, keys)
+	if err = errors.Join(err, keys.Damage(), damage); err != nil {
 		x.Bites("keys", "find out who changed the directory, and see policy-service log verify "+x.data, "%s", strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
+	wrong := known.Against(keys)
 	for _, name := range slices.Sorted(maps.Keys(wrong)) {
 		x.Bites("keys", "find out who changed "+auth.KeyFile+", and make a new key under another name if its holder needs one",
 			"%q is not in force, whatever its file says: %s", name, wrong[name])

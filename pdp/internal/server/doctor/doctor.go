@@ -2,7 +2,9 @@
 // serve. It asks the same functions as the start of a server, and looks for a few dangers that a start does not refuse: a
 // log in memory, a clock that was set back, an issuer that does not answer.
 //
-// It writes nothing, and asks only the issuer of the console and the witnesses of the log.
+// It writes nothing, and asks only the issuer of the console and the witnesses of the log. It holds no lock: a server can
+// start, run and stop meanwhile. If the log changed while the doctor read it, the doctor drops these findings and reads it
+// again.
 package doctor
 
 import (
@@ -88,13 +90,34 @@ type Patient struct {
 // Examine looks at everything, always in the same order. It takes as long as a bundle takes to load.
 func Examine(ctx context.Context, p Patient) []Finding {
 	x := &exam{Patient: p, ctx: ctx, data: p.Config.Data}
-	for _, look := range []func(){x.configuration, x.bundle, x.dataDirectory, x.cluster, x.keys, x.log, x.witnesses, x.approvals, x.capabilities, x.clock, x.disk, x.listen, x.console} {
+	for _, look := range []func(){x.configuration, x.bundle, x.dataDirectory, x.cluster, x.keys} {
+		look()
+	}
+	found := len(x.Findings)
+	for tries := 3; !x.settled(x.log, x.witnesses, x.approvals, x.capabilities, x.clock, x.disk, x.listen); tries-- {
+		x.Findings, x.reader, x.newest = x.Findings[:found], nil, time.Time{}
+		if tries == 1 {
+			x.OK("log", "a server writes to it, and its files changed each time that they were read; look again")
+			x.disk()
+			break
+		}
+	}
+	x.console()
+	return x.Findings
+}
+
+// settled runs looks that read the log, or compare something with it, and reports whether what they read stayed as it was:
+// all of the log, or its sealed segments while a server runs. A removal replaces sealed segments.
+func (x *exam) settled(looks ...func()) bool {
+	before, was := segment.Mark(x.data)
+	for _, look := range looks {
 		look()
 	}
 	if x.reader != nil {
 		_ = x.reader.Close()
 	}
-	return x.Findings
+	now, live := segment.Mark(x.data)
+	return now == before && live == was && (x.reader == nil || x.reader.Partial() == live)
 }
 
 // exam is one examination.

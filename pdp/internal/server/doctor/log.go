@@ -21,7 +21,7 @@ func (x *exam) log() {
 	if !x.exists {
 		return
 	}
-	reader, err := segment.OpenReader(x.data)
+	reader, err := segment.OpenUnlocked(x.data)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		x.OK("log", "there is none yet; serve begins it")
@@ -133,7 +133,7 @@ func (x *exam) capabilities() {
 		return // [exam.keys] and [exam.approvals] have it
 	}
 	var size func() uint64
-	if x.reader != nil {
+	if x.reader != nil && !x.reader.Partial() {
 		size = x.reader.Size
 	}
 	const check = "capabilities"
