@@ -37,7 +37,7 @@ func (s *Server) openCallers(ctx context.Context, approvalKey []byte) error {
 				return err
 			}
 		}
-		known.Keys = keys
+		known.Keys, s.apiKeys = keys, keys
 	}
 	known, err := newAuthenticator(s.config, known)
 	if err != nil {

@@ -16,14 +16,14 @@ type keyWatch struct {
 	events  *recorder.Events
 	rotated *atomic.Bool
 	signing *signing.Keys
-	live    *inForce
-	kid     string // that it saw last
+	keys    *auth.Keys // nil without any to record
+	kid     string     // that it saw last
 }
 
 // look reads the API keys, which record what has changed, and compares the signing key with that of the last time.
 func (w *keyWatch) look() {
-	if known, ok := w.live.Load().callers.(*auth.Authenticator); ok && known.Keys != nil && known.Keys.Err() == nil && w.rotated.Swap(false) {
-		w.events.Soon(allKeys(known.Keys))
+	if w.keys != nil && w.keys.Err() == nil && w.rotated.Swap(false) {
+		w.events.Soon(allKeys(w.keys))
 	}
 	if now := w.signing.Current().KeyID(); now != w.kid {
 		name := format.EventSigningKeyChanged

@@ -63,8 +63,8 @@ func (s *Server) state() telemetry.State {
 		BundleAge:     s.now().Sub(bundle.LoadedAt),
 		BundleRefused: bundle.Refused != nil,
 	}
-	if known, ok := s.live.Load().callers.(*auth.Authenticator); ok && known.Keys != nil {
-		state.KeysRefused = known.Keys.Refused()
+	if s.apiKeys != nil {
+		state.KeysRefused = s.apiKeys.Refused()
 	}
 	if s.decisions != nil {
 		log := s.decisions.log.Status()

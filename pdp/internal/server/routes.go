@@ -6,7 +6,6 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"policy-service/pdp/internal/server/auth"
 	"policy-service/pdp/internal/server/capabilities"
 	"policy-service/pdp/internal/server/door"
 )
@@ -64,8 +63,8 @@ func (s *Server) routes(route registrar) {
 	s.capabilities.Routes(route)
 	s.audit.Routes(route)
 	health := &health{door: s.door, pdp: s.pdp, closed: s.capabilities.Closed}
-	if known, ok := s.live.Load().callers.(*auth.Authenticator); ok && known.Keys != nil {
-		health.keys = known.Keys.Damage
+	if s.apiKeys != nil {
+		health.keys = s.apiKeys.Damage
 	}
 	if s.cluster != nil {
 		health.cluster = s.clusterState

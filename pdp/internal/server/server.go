@@ -39,6 +39,7 @@ type Server struct {
 	log          *slog.Logger
 	pdp          *pdp.PDP
 	keys         keys
+	apiKeys      *auth.Keys   // nil without a data directory, and if the program tells callers apart
 	decisions    *decisionLog // nil without a decision log
 	audit        *audit.Audit
 	approvals    *approvals.Approvals
@@ -151,7 +152,7 @@ func (s *Server) start(ctx context.Context) error {
 		}
 	}
 	if d := s.decisions; d != nil {
-		d.events.Look = (&keyWatch{events: d.events, rotated: &d.rotated, signing: s.keys.signing, live: &s.live}).look
+		d.events.Look = (&keyWatch{events: d.events, rotated: &d.rotated, signing: s.keys.signing, keys: s.apiKeys}).look
 		d.events.CatchUp() // the state before the first request is no change
 		s.lifetime.background("events", d.events.Run)
 		s.lifetime.background("retention", d.retention.run)

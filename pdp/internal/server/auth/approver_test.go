@@ -57,10 +57,10 @@ func TestKeyOfAnApprover(t *testing.T) {
 	pep := add(t, command, "pep")
 	secret := addApprover(t, command, "mia", mia)
 	c.Advance(checkAtMost)
-	if caller, found := running.Find(secret); !found || caller.Principal != mia || !caller.May(Approve) || caller.May(Decide) {
+	if caller, found := find(running, secret); !found || caller.Principal != mia || !caller.May(Approve) || caller.May(Decide) {
 		t.Errorf("got %v %+v, want mia who approves", found, caller)
 	}
-	if caller, found := running.Find(pep); !found || caller.Principal != (Principal{}) || caller.May(Approve) {
+	if caller, found := find(running, pep); !found || caller.Principal != (Principal{}) || caller.May(Approve) {
 		t.Errorf("got %v %+v, want the key of before, which is nobody's", found, caller)
 	}
 	if list := running.List(); list[0].Principal != (Principal{}) || list[1].Principal != mia {
@@ -68,7 +68,7 @@ func TestKeyOfAnApprover(t *testing.T) {
 	}
 	must(t, command.Revoke("mia"))
 	c.Advance(checkAtMost)
-	if caller, found := running.Find(secret); found || caller.Principal != (Principal{}) {
+	if caller, found := find(running, secret); found || caller.Principal != (Principal{}) {
 		t.Errorf("revoked elsewhere, and still %+v", caller)
 	}
 	if list := open(t, dir, c).List(); list[1].Principal != mia || list[1].Revoked.IsZero() {
@@ -252,7 +252,7 @@ func TestOnlyTheCredentialSaysWhoApproves(t *testing.T) {
 	nameless := s.token(t, claims(c, nil), header{"mail": "mia", "principal": `User::"mia"`})
 	for credential, want := range map[string]string{
 		"Bearer " + approver:             `200 User::"mia"`,
-		basic(keyID(approver), approver): `200 User::"mia"`,
+		basic(KeyID(approver), approver): `200 User::"mia"`,
 		"Bearer " + token:                `200 Acme::User::"mia"`,
 		"Bearer " + pep:                  "200 ",
 		"Bearer " + nameless:             "200 ",

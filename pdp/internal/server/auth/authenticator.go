@@ -3,6 +3,7 @@ package auth
 import (
 	"crypto/tls"
 	"encoding/base64"
+	"errors"
 	"net/http"
 	"slices"
 	"strings"
@@ -11,7 +12,7 @@ import (
 // Authenticator knows all credentials of a server. Each member may be nil, and
 // is then a kind that the server does not take.
 type Authenticator struct {
-	Keys *Keys
+	Keys KeyHolders
 	JWT  *JWT
 	MTLS *MTLS
 	// Trusts reports whether the authority of a client's certificate still counts, of a connection that may be old.
@@ -74,7 +75,7 @@ func (a *Authenticator) header(r *http.Request, header string) (Caller, error) {
 	case strings.EqualFold(scheme, "Basic"):
 		return a.basic(credential)
 	case !strings.EqualFold(scheme, "Bearer"):
-	case strings.HasPrefix(credential, keyPrefix):
+	case strings.HasPrefix(credential, KeyPrefix):
 		return a.key(credential)
 	case a.JWT != nil:
 		caller, err := a.JWT.bearer(r.Context(), credential, "", a.Console)
@@ -89,11 +90,12 @@ func (a *Authenticator) key(secret string) (Caller, error) {
 	if err := a.away(); err != nil {
 		return Caller{}, err
 	}
-	if a.Keys != nil {
-		if caller, found := a.Keys.Find(secret); found {
+	if id := KeyID(secret); id != "" && a.Keys != nil {
+		caller, err := a.Keys.Find(id, KeyHash(secret))
+		if err == nil {
 			return caller, nil
 		}
-		if a.Keys.expired(secret) { // its holder may know
+		if errors.Is(err, ErrExpired) { // its holder may know
 			return as(ByKey, Caller{}, invalid("the API key has expired; ask the operator to renew it"))
 		}
 	}
@@ -105,7 +107,7 @@ func (a *Authenticator) key(secret string) (Caller, error) {
 func (a *Authenticator) basic(credential string) (Caller, error) {
 	pair, err := base64.StdEncoding.Strict().DecodeString(credential)
 	id, secret, found := strings.Cut(string(pair), ":")
-	if err != nil || !found || keyID(secret) == "" || keyID(secret) != id {
+	if err != nil || !found || KeyID(secret) == "" || KeyID(secret) != id {
 		return as(ByKey, Caller{}, invalid("the Basic credential is not id:key; send the id of an API key and the whole key"))
 	}
 	return a.key(secret)
@@ -119,17 +121,17 @@ func (a *Authenticator) InForce(tenant, caller string) bool {
 	kind, name, _ := strings.Cut(caller, ":")
 	switch kind {
 	case "key":
-		return a.Keys != nil && a.Keys.holds(tenant, name, Approve)
+		return a.Keys != nil && a.Keys.Holds(tenant, name, Approve)
 	case "jwt":
 		return a.JWT.lets(tenant, name, "") || a.Console.lets(tenant, name)
 	case "mtls":
-		return a.MTLS != nil && slices.ContainsFunc(a.MTLS.rules, func(r MTLSRule) bool { return r.SAN == name && r.lets(tenant, Approve) })
+		return a.MTLS != nil && slices.ContainsFunc(a.MTLS.rules, func(r MTLSRule) bool { return r.SAN == name && r.Lets(tenant, Approve) })
 	}
 	return false
 }
 
-// lets reports whether a grant has a permission in a tenant.
-func (g Grant) lets(tenant string, p Permission) bool {
+// Lets reports whether a grant has a permission in a tenant.
+func (g Grant) Lets(tenant string, p Permission) bool {
 	return slices.Contains(g.Permissions, p) && g.serves(tenant)
 }
 
@@ -137,22 +139,10 @@ func (g Grant) serves(tenant string) bool {
 	return slices.Contains(g.Tenants, allTenants) || slices.Contains(g.Tenants, tenant)
 }
 
-// holds is for a key that is in force. While it is not known which are, none is.
-func (k *Keys) holds(tenant, name string, p Permission) bool {
-	err := k.Err()
-	if err != nil && k.Shared() { // a vote that lapses is lost, so etcd is asked
-		err = k.refresh()
-	}
-	view := k.current()
-	return err == nil && slices.ContainsFunc(view.stored, func(s storedKey) bool {
-		return s.Name == name && !s.refused && !s.Ended(k.now()) && s.lets(tenant, p)
-	})
-}
-
 // lets reports whether the holder of a token may still approve in a tenant, by an issuer and a
 // subject as callers are named. key is the name of the key that brought it, "" if it came by itself.
 func (j *JWT) lets(tenant, holder, key string) bool {
 	return j != nil && slices.ContainsFunc(j.issuers, func(i issuer) bool {
-		return strings.HasPrefix(holder, i.Issuer+"#") && i.lets(tenant, Approve) && i.counts(way{key: key}) == nil
+		return strings.HasPrefix(holder, i.Issuer+"#") && i.Lets(tenant, Approve) && i.counts(way{key: key}) == nil
 	})
 }

@@ -48,7 +48,7 @@ func (g Grant) check() error {
 // checkRegistered checks what a caller has declared once and for all.
 func (g Grant) checkRegistered() error {
 	for _, obligation := range g.Obligations {
-		if !isName(obligation) {
+		if !IsName(obligation) {
 			return fmt.Errorf("%q is no obligation type; try one such as approval_required", obligation)
 		}
 	}
@@ -56,7 +56,7 @@ func (g Grant) checkRegistered() error {
 		return errors.New("audiences is empty, and no proof would be for this caller; list its names, or leave it out")
 	}
 	for _, audience := range g.Audiences {
-		if !isName(audience) {
+		if !IsName(audience) {
 			return fmt.Errorf("%q is no audience; try up to 128 bytes of printable text such as https://gateway.example.com", audience)
 		}
 	}
@@ -90,9 +90,9 @@ func (g Grant) caller(name string) Caller {
 	}
 }
 
-// isName bounds what becomes part of records, policies' context and command
+// IsName reports whether a text may be a name. It bounds what becomes part of records, policies' context and command
 // lines: text of one line that no flag can be mistaken for.
-func isName(s string) bool {
+func IsName(s string) bool {
 	return s != "" && len(s) <= 128 && utf8.ValidString(s) && s[0] != '-' &&
 		strings.TrimSpace(s) == s && !strings.ContainsFunc(s, unprintable)
 }

@@ -25,7 +25,7 @@ const maxGrantValue = 1024
 
 func (g ClaimGrant) check() error {
 	switch {
-	case !isName(g.Claim):
+	case !IsName(g.Claim):
 		return errors.New("claim is missing or not printable; write the name of the claim, such as groups")
 	case g.Value == "" || len(g.Value) > maxGrantValue || !utf8.ValidString(g.Value) || strings.ContainsFunc(g.Value, unprintable):
 		return fmt.Errorf("value is missing, not printable or longer than %d bytes; write the name of the group as in the tokens", maxGrantValue)

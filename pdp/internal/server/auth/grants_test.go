@@ -89,7 +89,7 @@ func TestGrantsNeverGiveTogetherWhatNoneGives(t *testing.T) {
 		email, _ := evaluation.Text("alice")
 		caller := entry.holder(testIssuer, "alice", evaluation.Object{}.With("groups", list).With("email", email))
 		given := func(tenant string, p Permission) bool {
-			return slices.ContainsFunc(entry.Grants, func(g ClaimGrant) bool { return slices.Contains(of, g.Value) && g.grant().lets(tenant, p) })
+			return slices.ContainsFunc(entry.Grants, func(g ClaimGrant) bool { return slices.Contains(of, g.Value) && g.grant().Lets(tenant, p) })
 		}
 		if caller.Apart != nil {
 			apart++

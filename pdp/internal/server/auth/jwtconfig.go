@@ -84,9 +84,9 @@ func (i JWTIssuer) checkGrants() error {
 	return cmp.Or(i.checkRegistered(), checkGrants(i.Grants, i.Principal))
 }
 
-// lets reports whether an issuer's tokens, or some of them, let their holders do something in a tenant.
-func (i JWTIssuer) lets(tenant string, p Permission) bool {
-	return i.Grant.lets(tenant, p) || slices.ContainsFunc(i.Grants, func(g ClaimGrant) bool { return g.grant().lets(tenant, p) })
+// Lets reports whether an issuer's tokens, or some of them, let their holders do something in a tenant.
+func (i JWTIssuer) Lets(tenant string, p Permission) bool {
+	return i.Grant.Lets(tenant, p) || slices.ContainsFunc(i.Grants, func(g ClaimGrant) bool { return g.grant().Lets(tenant, p) })
 }
 
 // checkRelayed checks an entry whose tokens only a gateway brings. Such a token is good for votes through that gateway, and
@@ -99,7 +99,7 @@ func (i JWTIssuer) checkRelayed() error {
 		return errors.New("relayed_by is empty; list the names of the API keys that bring these tokens, or leave it out")
 	}
 	for n, name := range i.RelayedBy {
-		if !isName(name) || strings.HasPrefix(name, keyPrefix) || slices.Contains(i.RelayedBy[:n], name) {
+		if !IsName(name) || strings.HasPrefix(name, KeyPrefix) || slices.Contains(i.RelayedBy[:n], name) {
 			return errors.New("relayed_by has what is no name of an API key, or a name twice; write each name as given to policy-service keys add")
 		}
 	}

@@ -1,52 +1,99 @@
 package auth
 
 import (
-	"crypto/rand"
+	"cmp"
 	"crypto/sha256"
-	"encoding/base64"
+	"errors"
 	"strings"
+
+	"policy-service/evaluation"
 )
 
 // An API key is psk_<id>_<secret>: the id is lower-case letters and digits and
 // finds the key, the secret is 256 random bits in 43 characters of base64url.
 // The prefix is for people and for scanners of repositories.
 const (
-	keyPrefix    = "psk_"
+	// KeyPrefix begins every API key.
+	KeyPrefix = "psk_"
+	// MaxKeyID bounds the id in a key, in bytes.
+	MaxKeyID = 32
+
 	secretLength = 43
-	maxIDLength  = 32
 )
 
-// newKeyID has 40 random bits: enough that a clash, which is looked for, is rare.
-func newKeyID() string { return strings.ToLower(rand.Text()[:8]) }
-
-func newKey(id string) string {
-	var secret [32]byte
-	_, _ = rand.Read(secret[:]) // never fails: the process ends instead
-	return keyPrefix + id + "_" + base64.RawURLEncoding.EncodeToString(secret[:])
-}
-
-// keyID is the id in a key, "" where it has not the form of one.
-func keyID(key string) string {
-	rest, ok := strings.CutPrefix(key, keyPrefix)
+// KeyID returns the id in a key, or "" if the text has not the form of a key.
+func KeyID(key string) string {
+	rest, ok := strings.CutPrefix(key, KeyPrefix)
 	id, secret, found := strings.Cut(rest, "_")
-	if !ok || !found || len(secret) != secretLength || !isKeyID(id) {
+	if !ok || !found || len(secret) != secretLength || !IsKeyID(id) {
 		return ""
 	}
 	return id
 }
 
-func isKeyID(id string) bool {
+// IsKeyID reports whether a text has the form of the id of a key.
+func IsKeyID(id string) bool {
 	for i := range len(id) {
 		if c := id[i]; (c < 'a' || 'z' < c) && (c < '0' || '9' < c) {
 			return false
 		}
 	}
-	return 0 < len(id) && len(id) <= maxIDLength
+	return 0 < len(id) && len(id) <= MaxKeyID
 }
 
-// keyHash is what is stored: nobody can guess 256 random bits, so a plain hash
-// keeps them. It takes a key of legal form, and allocates nothing.
-func keyHash(key string) [sha256.Size]byte {
-	var text [len(keyPrefix) + maxIDLength + 1 + secretLength]byte
+// KeyHash returns what is stored of a key of legal form: nobody can guess 256 random bits, so a plain hash
+// keeps them. It allocates nothing.
+func KeyHash(key string) [sha256.Size]byte {
+	var text [len(KeyPrefix) + MaxKeyID + 1 + secretLength]byte
 	return sha256.Sum256(text[:copy(text[:], key)])
+}
+
+// KeyHolders tells the holders of API keys apart.
+type KeyHolders interface {
+	// Configured reports whether there ever was a key.
+	Configured() bool
+	// Shared reports whether the keys are those of a cluster.
+	Shared() bool
+	// Err returns why it is not known which keys are in force, or nil.
+	Err() error
+	// Find returns the holder of a key in force, by the id and the hash of the key. The error is [ErrUnauthenticated], or
+	// [ErrExpired].
+	Find(id string, hash [sha256.Size]byte) (Caller, error)
+	// Holds reports whether a key of that name is in force and has a permission in a tenant. While it is not known which keys
+	// are in force, none is.
+	Holds(tenant, name string, p Permission) bool
+	// Approvers returns the holders of keys in force that may approve in a tenant, sorted by name.
+	Approvers(tenant string) []Caller
+}
+
+// CheckHolder checks the permissions, the principal and the way of a key.
+func (g Grant) CheckHolder(p Principal, via evaluation.Via) error {
+	if err := g.check(); err != nil {
+		return err
+	}
+	switch {
+	case g.relays() && g.approves():
+		return errors.New("a key that relays what people say says nothing itself; give it relay or approve, and make another key for the other")
+	case via != "" && via != evaluation.ViaConsole:
+		return errors.New("there is no such way for a key to relay votes by; try console, or leave it out for the form of a gateway")
+	case via != "" && !g.relays():
+		return errors.New("via says by which way votes come that a key relays, and this one relays none; add the permission relay, or leave via out")
+	}
+	if p != (Principal{}) {
+		return p.check()
+	}
+	if g.approves() {
+		return errors.New(`the permission approve needs somebody who approves; add who the holder is to policies, such as --principal 'User::"mia"'`)
+	}
+	return nil
+}
+
+// KeyCaller returns the holder of an API key of that name.
+func (g Grant) KeyCaller(name string, p Principal, via evaluation.Via) Caller {
+	caller := g.caller(keyCaller + name)
+	caller.Principal = p
+	if g.relays() {
+		caller.Relays = cmp.Or(via, evaluation.ViaForm)
+	}
+	return caller
 }

@@ -270,7 +270,7 @@ func readShared(tx *ledger.Tx) (r sharedRead) {
 		for id, read := range one.Scan(prefixKeys, from) {
 			var key sharedKey
 			if from = ledger.After(id); !read(&key) || key.ID != id || key.check() != nil {
-				r.damaged, more = append(r.damaged, id[:min(len(id), maxIDLength)]), true
+				r.damaged, more = append(r.damaged, id[:min(len(id), MaxKeyID)]), true
 				break
 			}
 			found = append(found, key)

@@ -86,7 +86,7 @@ func (s *sharing) eventually(what string, is func() bool) {
 	etcdtest.Eventually(s.t, what, is)
 }
 
-func finds(k *Keys, secret string) bool { _, found := k.Find(secret); return found }
+func finds(k *Keys, secret string) bool { _, found := find(k, secret); return found }
 
 // What a command does counts at each replica, and each has it on record once.
 func TestKeysOfACluster(t *testing.T) {
@@ -164,7 +164,7 @@ func TestWriterToEtcd(t *testing.T) {
 	k, _ := s.replica(s.options(etcdtest.One(t)...))
 	secret, other := add(t, s.command(), "pep"), add(t, s.command(), "other")
 	s.eventually("the keys count", func() bool { return finds(k, secret) && finds(k, other) })
-	at := s.prefix + "v/" + prefixKeys + keyID(secret)
+	at := s.prefix + "v/" + prefixKeys + KeyID(secret)
 	had, err := s.client.Get(t.Context(), at)
 	must(t, err)
 	made := had.Kvs[0]
@@ -241,7 +241,7 @@ func TestKeyWrittenAndNotPutInForce(t *testing.T) {
 	if got := add(t, s.command(), "pep"); !finds(s.command(), got) || finds(s.command(), secret) {
 		t.Error(ended)
 	}
-	if got, err := s.client.Get(t.Context(), s.prefix+"v/"+prefixKeys+keyID(secret)); err != nil || got.Count != 0 {
+	if got, err := s.client.Get(t.Context(), s.prefix+"v/"+prefixKeys+KeyID(secret)); err != nil || got.Count != 0 {
 		t.Errorf("it is still there: %v", err)
 	}
 }
@@ -253,7 +253,7 @@ func TestRevokedKeyOfARestoredEtcd(t *testing.T) {
 	secret := add(t, s.command(), "pep")
 	before := s.command()
 	must(t, before.Follow(known, nil, func(uint64, []KeyEvent) error { return nil }))
-	known.Revoke(keyID(secret), s.c.Now())
+	known.Revoke(KeyID(secret), s.c.Now())
 	k := s.command()
 	var events []KeyEvent
 	must(t, k.Follow(known, nil, func(_ uint64, all []KeyEvent) error { events = append(events, all...); return nil }))
@@ -322,7 +322,7 @@ func TestKeysOfAReplicaThatIsCutOff(t *testing.T) {
 	if err := refusal(); !errors.Is(err, ErrUnavailable) || finds(k, secret) {
 		t.Errorf("got %v, or a revoked key is in force", err)
 	}
-	if k.holds("default", "other", Decide) {
+	if k.Holds("default", "other", Decide) {
 		t.Error("a vote by a key counts that may be revoked")
 	}
 	if _, err := (&Authenticator{Keys: k, JWT: &JWT{}}).Authenticate(withToken()); errors.Is(err, ErrUnavailable) {

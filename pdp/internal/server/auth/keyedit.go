@@ -1,6 +1,8 @@
 package auth
 
 import (
+	"crypto/rand"
+	"encoding/base64"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -82,10 +84,10 @@ func (k *Keys) Add(spec KeySpec) (secret string, err error) {
 	if len(spec.Permissions) == 0 {
 		spec.Permissions = []Permission{Decide}
 	}
-	if !isName(spec.Name) || strings.HasPrefix(spec.Name, keyPrefix) {
+	if !IsName(spec.Name) || strings.HasPrefix(spec.Name, KeyPrefix) {
 		return "", errors.New("the name of a key is up to 128 bytes of printable text that begins with neither space nor hyphen nor psk_; try the name of the PEP")
 	}
-	if err := checkHolder(spec.Grant, spec.Principal, spec.Via); err != nil {
+	if err := spec.CheckHolder(spec.Principal, spec.Via); err != nil {
 		return "", err
 	}
 	err = k.store.edit(k, keyEdit{change: func(file *keyFile) error {
@@ -101,40 +103,27 @@ func (k *Keys) Add(spec KeySpec) (secret string, err error) {
 	return secret, nil
 }
 
+// newKeyID has 40 random bits: enough that a clash, which is looked for, is rare.
+func newKeyID() string { return strings.ToLower(rand.Text()[:8]) }
+
+func newKey(id string) string {
+	var secret [32]byte
+	_, _ = rand.Read(secret[:]) // never fails: the process ends instead
+	return KeyPrefix + id + "_" + base64.RawURLEncoding.EncodeToString(secret[:])
+}
+
 // make adds a key to a file, with a secret that no other has.
 func (k *Keys) make(file *keyFile, info KeyInfo, lifetime time.Duration) (secret string) {
 	for info.ID == "" || slices.ContainsFunc(file.Keys, func(s storedKey) bool { return s.ID == info.ID }) {
 		info.ID = newKeyID()
 	}
 	secret = newKey(info.ID)
-	hash := keyHash(secret)
+	hash := KeyHash(secret)
 	if info.Created = k.stamp(); lifetime > 0 {
 		info.Expires = info.Created.Add(lifetime)
 	}
 	file.Keys = append(file.Keys, storedKey{KeyInfo: info, SHA256: hex.EncodeToString(hash[:])})
 	return secret
-}
-
-// checkHolder checks the permissions, the principal and the way of a key.
-func checkHolder(g Grant, p Principal, via evaluation.Via) error {
-	if err := g.check(); err != nil {
-		return err
-	}
-	switch {
-	case g.relays() && g.approves():
-		return errors.New("a key that relays what people say says nothing itself; give it relay or approve, and make another key for the other")
-	case via != "" && via != evaluation.ViaConsole:
-		return errors.New("there is no such way for a key to relay votes by; try console, or leave it out for the form of a gateway")
-	case via != "" && !g.relays():
-		return errors.New("via says by which way votes come that a key relays, and this one relays none; add the permission relay, or leave via out")
-	}
-	if p != (Principal{}) {
-		return p.check()
-	}
-	if g.approves() {
-		return errors.New(`the permission approve needs somebody who approves; add who the holder is to policies, such as --principal 'User::"mia"'`)
-	}
-	return nil
 }
 
 // Revoke ends a key, here at once and elsewhere a moment later. Revoking it

@@ -14,7 +14,6 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
-	"policy-service/evaluation"
 	"policy-service/pdp/internal/plainfile"
 )
 
@@ -185,12 +184,7 @@ func keysByID(keys []storedKey) (map[string]*key, error) {
 		if err != nil {
 			return nil, err
 		}
-		caller := stored.caller(keyCaller + stored.Name)
-		caller.Principal = stored.Principal
-		if stored.relays() {
-			caller.Relays = cmp.Or(stored.Via, evaluation.ViaForm)
-		}
-		byID[stored.ID] = &key{hash: hash, caller: caller, info: stored.KeyInfo}
+		byID[stored.ID] = &key{hash: hash, caller: stored.KeyCaller(stored.Name, stored.Principal, stored.Via), info: stored.KeyInfo}
 	}
 	return byID, nil
 }
@@ -252,10 +246,10 @@ func (k storedKey) check() error {
 	if _, err := k.hash(); err != nil {
 		return err
 	}
-	if !isKeyID(k.ID) || !isName(k.Name) {
+	if !IsKeyID(k.ID) || !IsName(k.Name) {
 		return errors.New("its id or name is not legal")
 	}
-	return checkHolder(k.Grant, k.Principal, k.Via)
+	return k.CheckHolder(k.Principal, k.Via)
 }
 
 func (k storedKey) hash() (hash [sha256.Size]byte, err error) {

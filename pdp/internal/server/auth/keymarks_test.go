@@ -75,8 +75,8 @@ func TestFileAndMarksOfTwoMoments(t *testing.T) {
 			if damage := k.Damage(); (damage != nil) != (m > f) {
 				t.Errorf("the file of %d and the marks of %d: the damage is %v", f, m, damage)
 			}
-			_, revoked := k.Find(s.revoked)
-			_, kept := k.Find(s.kept)
+			_, revoked := find(k, s.revoked)
+			_, kept := find(k, s.kept)
 			if revoked != (m < s.revokedBefore) || !kept && (f > 0 || m == 0) {
 				t.Errorf("the file of %d and the marks of %d: the revoked key %v, the other %v", f, m, revoked, kept)
 			}
@@ -113,7 +113,7 @@ func TestNoByteBringsARevocationBack(t *testing.T) {
 				if what != KeyFile {
 					t.Fatalf("byte %d of %s is altered, and nobody knows", n, what)
 				}
-				if _, good := k.Find(s.revoked); good {
+				if _, good := find(k, s.revoked); good {
 					t.Errorf("byte %d of %s brings the key back", n, what)
 				}
 			}
@@ -134,7 +134,7 @@ func TestCommandsKilledBetweenTwoWrites(t *testing.T) {
 		}
 		add(t, k, "another")
 		k = open(t, dir, clock.New())
-		_, revoked := k.Find(s.revoked)
+		_, revoked := find(k, s.revoked)
 		if damage := k.Damage(); damage != nil || revoked != (n < s.revokedBefore) {
 			t.Errorf("after change %d and another: %v, the revoked key is good: %v", n, damage, revoked)
 		}
@@ -172,7 +172,7 @@ func TestKeysOfABackupWithoutSecrets(t *testing.T) {
 	} {
 		must(t, SealRestored(dir))
 		k := open(t, dir, clock.New())
-		_, revoked := k.Find(s.revoked)
+		_, revoked := find(k, s.revoked)
 		if (k.Damage() != nil) != (what == "an older file") || revoked {
 			t.Errorf("%s: %v, the revoked key is good: %v", what, k.Damage(), revoked)
 		}

@@ -314,7 +314,7 @@ func parseMarks(text string) (m marks, err error) {
 		} else {
 			m.ended[id], err = time.Parse(time.RFC3339, value)
 		}
-		if err != nil || !isKeyID(id) {
+		if err != nil || !IsKeyID(id) {
 			return m, fmt.Errorf("%s has a line that is not the id of a key and a time", KeyMarksFile)
 		}
 	}

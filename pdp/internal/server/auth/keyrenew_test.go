@@ -34,7 +34,7 @@ func TestRenewedKey(t *testing.T) {
 		t.Helper()
 		c.Advance(checkAtMost)
 		for name, secret := range map[string]string{"first": first, "second": second} {
-			caller, found := running.Find(secret)
+			caller, found := find(running, secret)
 			if wanted := strings.Contains(strings.Join(want, " "), name); found != wanted {
 				t.Errorf("%s: found is %t", name, found)
 			}
@@ -42,10 +42,10 @@ func TestRenewedKey(t *testing.T) {
 				t.Errorf("%s: %+v", name, caller)
 			}
 		}
-		if got := running.holds("acme", "mia", Approve); got != (len(want) > 0) {
+		if got := running.Holds("acme", "mia", Approve); got != (len(want) > 0) {
 			t.Errorf("what is by the name counts: %t", got)
 		}
-		if got := len(running.approvers("acme")); got != min(1, len(want)) {
+		if got := len(running.Approvers("acme")); got != min(1, len(want)) {
 			t.Errorf("%d approvers have the name", got)
 		}
 	}
@@ -57,7 +57,7 @@ func TestRenewedKey(t *testing.T) {
 	before := second
 	second = renew(t, k, Renewal{Name: "mia"})
 	good("second")
-	if _, found := running.Find(before); found {
+	if _, found := find(running, before); found {
 		t.Error("without an overlap the secret before is good")
 	}
 	renew(t, k, Renewal{Name: "mia", Overlap: time.Hour})
@@ -123,7 +123,7 @@ func TestOlderFileAfterARenewal(t *testing.T) {
 	must(t, os.WriteFile(filepath.Join(dir, KeyFile), older, 0o600))
 	again := open(t, dir, c)
 	must(t, again.Follow(KeysOnRecord{}, nil, func(uint64, []KeyEvent) error { return nil }))
-	if _, found := again.Find(first); found {
+	if _, found := find(again, first); found {
 		t.Error("the secret before is good by an older file")
 	}
 }
@@ -149,7 +149,7 @@ func TestEndOnRecord(t *testing.T) {
 		must(t, os.WriteFile(file, []byte(put), 0o600))
 		edited := open(t, dir, c)
 		must(t, edited.Follow(known, nil, record))
-		if _, found := edited.Find(secret); found {
+		if _, found := find(edited, secret); found {
 			t.Errorf("%s: the key counts", what)
 		}
 		if wrong := known.Against(open(t, dir, c)); !strings.Contains(wrong["pep"], "its end is another than the one on record") {
@@ -168,18 +168,18 @@ func TestRevokedWhateverTheClockSays(t *testing.T) {
 	command := open(t, dir, ahead)
 	first := add(t, command, "pep")
 	second := renew(t, command, Renewal{Name: "pep", Overlap: time.Minute})
-	if c.Advance(checkAtMost); !running.holds("default", "pep", Decide) {
+	if c.Advance(checkAtMost); !running.Holds("default", "pep", Decide) {
 		t.Fatal("the key counts before it is revoked")
 	}
 	must(t, command.Revoke("pep"))
 	for range 2 {
 		c.Advance(checkAtMost)
 		for name, secret := range map[string]string{"first": first, "second": second} {
-			if _, found := running.Find(secret); found {
+			if _, found := find(running, secret); found {
 				t.Errorf("the %s secret of a revoked key counts", name)
 			}
 		}
-		if running.holds("default", "pep", Decide) {
+		if running.Holds("default", "pep", Decide) {
 			t.Error("the name of a revoked key counts")
 		}
 		if _, err := running.Renew(Renewal{Name: "pep"}); err == nil {

@@ -1,12 +1,14 @@
 package auth
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"crypto/subtle"
 	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -120,37 +122,48 @@ func (k *Keys) Configured() bool {
 	return k.named.Load() || view.info != nil || view.err != nil || k.Shared() && len(view.stored)+view.damaged > 0
 }
 
-// Find is the caller who holds a key.
-func (k *Keys) Find(secret string) (Caller, bool) {
-	id := keyID(secret)
-	if id == "" {
-		return Caller{}, false
-	}
-	return k.holder(id, keyHash(secret))
-}
-
-// holder is [Keys.Find] by the id and the hash of a key.
-func (k *Keys) holder(id string, hash [sha256.Size]byte) (Caller, bool) {
-	found := k.match(id, hash)
-	if found == nil || found.refused || found.info.Ended(k.now()) {
-		return Caller{}, false
-	}
-	return found.caller, true
-}
-
-// expired reports whether a secret is that of a key that has expired, and has no other fault.
-func (k *Keys) expired(secret string) bool {
-	id := keyID(secret)
-	if id == "" {
-		return false
-	}
-	found := k.match(id, keyHash(secret))
-	if found == nil || found.refused {
-		return false
+// Find implements [KeyHolders].
+func (k *Keys) Find(id string, hash [sha256.Size]byte) (Caller, error) {
+	found, now := k.match(id, hash), k.now()
+	switch {
+	case found == nil || found.refused:
+		return Caller{}, ErrUnauthenticated
+	case !found.info.Ended(now):
+		return found.caller, nil
 	}
 	info := found.info
 	info.Expires = time.Time{}
-	return found.info.Ended(k.now()) && !info.Ended(k.now())
+	if info.Ended(now) {
+		return Caller{}, ErrUnauthenticated
+	}
+	return Caller{}, ErrExpired
+}
+
+// Holds implements [KeyHolders].
+func (k *Keys) Holds(tenant, name string, p Permission) bool {
+	err := k.Err()
+	if err != nil && k.Shared() { // a vote that lapses is lost, so etcd is asked
+		err = k.refresh()
+	}
+	view := k.current()
+	return err == nil && slices.ContainsFunc(view.stored, func(s storedKey) bool {
+		return s.Name == name && !s.refused && !s.Ended(k.now()) && s.Lets(tenant, p)
+	})
+}
+
+// Approvers implements [KeyHolders]. While it is not known which keys are in force, there are none.
+func (k *Keys) Approvers(tenant string) (all []Caller) {
+	view := k.current()
+	if view.err != nil {
+		return nil
+	}
+	for _, s := range view.stored {
+		if found := view.byID[s.ID]; !found.refused && !s.Ended(k.now()) && s.Lets(tenant, Approve) && s.Principal != (Principal{}) {
+			all = append(all, found.caller)
+		}
+	}
+	slices.SortFunc(all, func(a, b Caller) int { return cmp.Compare(a.Name, b.Name) })
+	return slices.CompactFunc(all, func(a, b Caller) bool { return a.Name == b.Name }) // one that is renewed has two secrets
 }
 
 // match is the key of an id and a hash, in force or not, or nil. An unknown id costs the same work as a wrong key, so that

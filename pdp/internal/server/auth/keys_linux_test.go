@@ -15,7 +15,7 @@ func TestNoteThatFails(t *testing.T) {
 	dir, c := t.TempDir(), clock.New()
 	must(t, os.Symlink("/dev/full", filepath.Join(dir, KeyLockFile)))
 	k := open(t, dir, c)
-	if _, found := k.Find(add(t, k, "pep")); !found {
+	if _, found := find(k, add(t, k, "pep")); !found {
 		t.Error("the key that was printed is not good")
 	}
 	if err := k.Keep(); err == nil || !strings.Contains(err.Error(), "; try ") {

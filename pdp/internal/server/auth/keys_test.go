@@ -31,17 +31,22 @@ func add(t testing.TB, k *Keys, name string) string {
 	return secret
 }
 
+func find(k *Keys, secret string) (Caller, bool) {
+	caller, err := k.Find(KeyID(secret), KeyHash(secret))
+	return caller, err == nil
+}
+
 func TestKeyHasItsDefaults(t *testing.T) {
 	t.Parallel()
 	k := open(t, t.TempDir(), clock.New())
-	caller, found := k.Find(add(t, k, "pep"))
+	caller, found := find(k, add(t, k, "pep"))
 	if !found || caller.Name != "key:pep" || caller.Registered || caller.AllTenants ||
 		!caller.Serves("default") || caller.Serves("acme") || !caller.May(Decide) || caller.May(Search) {
 		t.Errorf("got %v %+v, want key:pep that decides in default, without registration", found, caller)
 	}
 	secret, err := k.Add(KeySpec{Name: "all", Grant: Grant{[]string{"*"}, []Permission{Search, LogRead}, []string{}, []string{"gw"}}})
 	must(t, err)
-	if caller, _ := k.Find(secret); !caller.Serves("acme") || caller.May(Decide) || !caller.May(LogRead) || !caller.Registered || !slices.Equal(caller.Asker().Audiences, []string{"gw"}) {
+	if caller, _ := find(k, secret); !caller.Serves("acme") || caller.May(Decide) || !caller.May(LogRead) || !caller.Registered || !slices.Equal(caller.Asker().Audiences, []string{"gw"}) {
 		t.Errorf("got %+v, want what was asked for", caller)
 	}
 }
@@ -62,16 +67,16 @@ func TestKeysThatAreNotGood(t *testing.T) {
 		"no id":             "psk__" + secret,
 		"no prefix":         strings.TrimPrefix(good, "psk_"),
 		"upper case":        strings.ToUpper(good),
-		"its id alone":      keyID(good),
+		"its id alone":      KeyID(good),
 		"huge":              "psk_" + strings.Repeat("a", 1<<16) + "_" + secret,
 		"hash":              k.current().stored[0].SHA256,
 		"empty":             "",
 	} {
-		if caller, found := k.Find(key); found || caller.Name != "" {
+		if caller, found := find(k, key); found || caller.Name != "" {
 			t.Errorf("%s: found %+v", name, caller)
 		}
 	}
-	if _, found := k.Find(good); !found {
+	if _, found := find(k, good); !found {
 		t.Error("the good one is not found")
 	}
 }
@@ -86,15 +91,15 @@ func TestRevokedElsewhereStopsWithinASecond(t *testing.T) {
 	command := open(t, dir, c)
 	secret := add(t, command, "pep")
 	c.Advance(checkAtMost)
-	if _, found := running.Find(secret); !found || !running.Configured() {
+	if _, found := find(running, secret); !found || !running.Configured() {
 		t.Error("a key added elsewhere is not found, or the door is open")
 	}
 	must(t, command.Revoke("pep"))
-	if _, found := command.Find(secret); found {
+	if _, found := find(command, secret); found {
 		t.Error("revoked here, and still good here")
 	}
 	c.Advance(checkAtMost)
-	if _, found := running.Find(secret); found || !running.Configured() {
+	if _, found := find(running, secret); found || !running.Configured() {
 		t.Error("revoked elsewhere, and still good; or the door is open again")
 	}
 	if again := open(t, dir, c); !again.Configured() {
@@ -113,25 +118,25 @@ func TestAddedElsewhereCountsAtOnce(t *testing.T) {
 	first := add(t, command, "first")
 	running := open(t, dir, c)
 	second := add(t, command, "second")
-	if _, found := running.Find(first); !found {
+	if _, found := find(running, first); !found {
 		t.Error("the first key is not found")
 	}
-	if _, found := running.Find(second); found {
+	if _, found := find(running, second); found {
 		t.Error("the file is read for each wrong key")
 	}
 	c.Advance(checkWrong)
-	if _, found := running.Find(second); !found {
+	if _, found := find(running, second); !found {
 		t.Error("the second key is not found")
 	}
 	must(t, command.Revoke("first"))
 	c.Advance(checkWrong)
-	if _, found := running.Find(first); !found {
+	if _, found := find(running, first); !found {
 		t.Error("the file is read for each right key")
 	}
-	if _, found := running.Find(add(t, open(t, t.TempDir(), c), "other")); found {
+	if _, found := find(running, add(t, open(t, t.TempDir(), c), "other")); found {
 		t.Error("a wrong key is found")
 	}
-	if _, found := running.Find(first); found {
+	if _, found := find(running, first); found {
 		t.Error("what was read for a wrong key does not count")
 	}
 }
@@ -189,7 +194,7 @@ func TestUnreadableFileRefusesEverybody(t *testing.T) {
 			must(t, harm(file))
 			for range 3 {
 				c.Advance(time.Second)
-				if _, found := k.Find(secret); found || !k.Configured() || k.Err() == nil {
+				if _, found := find(k, secret); found || !k.Configured() || k.Err() == nil {
 					t.Fatal("a key is good, or the door open")
 				}
 			}
@@ -204,7 +209,7 @@ func TestUnreadableFileRefusesEverybody(t *testing.T) {
 			}
 			must(t, replace(file, func() error { return os.WriteFile(file, whole, 0o600) }))
 			c.Advance(time.Second)
-			if _, found := k.Find(secret); !found {
+			if _, found := find(k, secret); !found {
 				t.Errorf("put back, and not found: %v", k.Err())
 			}
 		})
@@ -244,7 +249,7 @@ func TestFindWhileKeysComeAndGo(t *testing.T) {
 				default:
 				}
 				c.Advance(time.Millisecond)
-				if _, found := k.Find(good); !found {
+				if _, found := find(k, good); !found {
 					t.Error("a good key was not found")
 					return
 				}
@@ -255,12 +260,12 @@ func TestFindWhileKeysComeAndGo(t *testing.T) {
 		name := fmt.Sprint("passing ", i)
 		secret := add(t, elsewhere, name)
 		c.Advance(time.Second)
-		if _, found := k.Find(secret); !found {
+		if _, found := find(k, secret); !found {
 			t.Errorf("%s is not found", name)
 		}
 		must(t, elsewhere.Revoke(name))
 		c.Advance(time.Second)
-		if _, found := k.Find(secret); found {
+		if _, found := find(k, secret); found {
 			t.Errorf("%s is found after it was revoked", name)
 		}
 	}
@@ -348,7 +353,7 @@ func BenchmarkFindKey(b *testing.B) {
 	must(b, writeKeyFile(dir, file))
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, found := k.Find(secret); !found {
+		if _, found := find(k, secret); !found {
 			b.Fatal("not found")
 		}
 	}

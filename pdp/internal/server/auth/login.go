@@ -110,7 +110,7 @@ func (a *Authenticator) LogInByKey(secret string) (Login, error) {
 	if err != nil {
 		return Login{}, err
 	}
-	return Login{keyID: keyID(secret), keyHash: keyHash(secret)}, nil
+	return Login{keyID: KeyID(secret), keyHash: KeyHash(secret)}, nil
 }
 
 // LogInByToken logs in the holder of an ID token that an issuer made for the console, in answer to a request that had
@@ -161,7 +161,7 @@ func (a *Authenticator) byKeyOf(l Login) (Caller, error) {
 		return Caller{}, err
 	}
 	if a.Keys != nil {
-		if caller, found := a.Keys.holder(l.keyID, l.keyHash); found {
+		if caller, err := a.Keys.Find(l.keyID, l.keyHash); err == nil {
 			return noGateway(caller)
 		}
 	}

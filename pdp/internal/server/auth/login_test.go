@@ -23,6 +23,7 @@ const loginClient, loginNonce = "console", "n-0S6_WzA2Mj"
 // loginDesk is a service with a console, whose issuer answers on a port.
 type loginDesk struct {
 	*Authenticator
+	keys     *Keys
 	clock    *clock.Clock
 	provider *provider
 	signer   signer
@@ -34,7 +35,8 @@ func newLoginDesk(t *testing.T, grants ...ClaimGrant) *loginDesk {
 	d := &loginDesk{clock: clock.New(), signer: newSigner(t, "1", jose.RS256)}
 	d.provider = newProvider(t, httptest.NewServer, d.signer)
 	d.config = OIDC{Issuer: d.provider.URL, ClientID: loginClient, Principal: &PrincipalClaim{Type: "User", Claim: "email"}, Grants: grants}
-	d.Authenticator = &Authenticator{Keys: open(t, t.TempDir(), d.clock)}
+	d.keys = open(t, t.TempDir(), d.clock)
+	d.Authenticator = &Authenticator{Keys: d.keys}
 	d.reconfigure(t)
 	return d
 }
@@ -99,7 +101,7 @@ func mustRefuseLogin(t *testing.T, name string, caller Caller, err error) {
 func TestLoginByKey(t *testing.T) {
 	t.Parallel()
 	d := newLoginDesk(t, groupGrant("approvers", "approve", "acme"))
-	secret := addApprover(t, d.Keys, "mia", mia)
+	secret := addApprover(t, d.keys, "mia", mia)
 	l, err := d.LogInByKey(secret)
 	must(t, err)
 	if text := fmt.Sprintf("%#v", l); strings.Contains(text, secret[len(secret)-20:]) || !l.Ends().IsZero() {
@@ -128,7 +130,7 @@ func TestLoginByKey(t *testing.T) {
 		caller, err := d.asks(l, change)
 		mustRefuseLogin(t, name, caller, err)
 	}
-	must(t, d.Keys.Revoke("mia"))
+	must(t, d.keys.Revoke("mia"))
 	caller, err = d.asks(l)
 	mustRefuseLogin(t, "revoked between two requests", caller, err)
 	_, err = d.LogInByKey(secret)
@@ -154,12 +156,12 @@ func TestLoginEndsWithAKeyRevokedElsewhere(t *testing.T) {
 func TestKeysThatLogNobodyIn(t *testing.T) {
 	t.Parallel()
 	d := newLoginDesk(t, groupGrant("approvers", "approve", "acme"))
-	good := addApprover(t, d.Keys, "mia", mia)
-	gateway, err := d.Keys.Add(KeySpec{Name: "gateway", Grant: Grant{Permissions: []Permission{Decide, Relay}}})
+	good := addApprover(t, d.keys, "mia", mia)
+	gateway, err := d.keys.Add(KeySpec{Name: "gateway", Grant: Grant{Permissions: []Permission{Decide, Relay}}})
 	must(t, err)
 	for name, secret := range map[string]string{
 		"nothing": "", "a gateway's": gateway, "cut": good[:len(good)-1], "of other bytes": good[:len(good)-1] + "*",
-		"with a space": " " + good, "an id": keyID(good), "a token": d.idToken(t, nil),
+		"with a space": " " + good, "an id": KeyID(good), "a token": d.idToken(t, nil),
 	} {
 		l, err := d.LogInByKey(secret)
 		mustRefuseLogin(t, name, Caller{}, err)
@@ -303,7 +305,7 @@ func TestLoginsFollowTheConfiguration(t *testing.T) {
 func TestIDTokensAreNoBearerTokens(t *testing.T) {
 	t.Parallel()
 	d := newLoginDesk(t, groupGrant("approvers", "approve", "acme"))
-	key, err := d.Keys.Add(KeySpec{Name: "gateway", Grant: Grant{Tenants: []string{"*"}, Permissions: []Permission{Relay}}})
+	key, err := d.keys.Add(KeySpec{Name: "gateway", Grant: Grant{Tenants: []string{"*"}, Permissions: []Permission{Relay}}})
 	must(t, err)
 	ask := func(authorization, approver string) (Caller, error) {
 		r := httptest.NewRequest(http.MethodGet, "/v1/approvals", nil)
@@ -347,8 +349,9 @@ func TestLoginsWhileKeysCannotBeRead(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	d := newLoginDesk(t, groupGrant("approvers", "approve", "acme"))
-	d.Keys = open(t, dir, d.clock)
-	secret := addApprover(t, d.Keys, "mia", mia)
+	d.keys = open(t, dir, d.clock)
+	d.Keys = d.keys
+	secret := addApprover(t, d.keys, "mia", mia)
 	byKey, err := d.LogInByKey(secret)
 	must(t, err)
 	byToken := d.login(t, nil)

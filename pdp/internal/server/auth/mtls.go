@@ -33,7 +33,7 @@ func NewMTLS(rules []MTLSRule, now func() time.Time) (*MTLS, error) {
 	for i, rule := range rules {
 		err := rule.check()
 		switch {
-		case !isName(rule.SAN):
+		case !IsName(rule.SAN):
 			err = errors.New("san is missing or not printable; write the bare name, such as pep.example.com")
 		case seen[rule.SAN]:
 			err = errors.New("a rule before has the same san; delete one of them")

@@ -123,7 +123,7 @@ func (c *PrincipalClaim) check() error {
 	case c == nil:
 	case !isTypeName(c.Type):
 		return errors.New("principal.type is missing or no type of principals; write it as policies do, such as User")
-	case !isName(c.Claim):
+	case !IsName(c.Claim):
 		return errors.New("principal.claim is missing or not printable; write the name of the claim, such as sub")
 	}
 	return nil

@@ -9,6 +9,8 @@ import (
 var (
 	// ErrUnauthenticated is 401: the caller is not known.
 	ErrUnauthenticated = errors.New("not authenticated")
+	// ErrExpired is an [ErrUnauthenticated]: the key has expired, and has no other fault.
+	ErrExpired = fmt.Errorf("%w: expired", ErrUnauthenticated)
 	// ErrForbidden is 403: no caller may ask in this way.
 	ErrForbidden = errors.New("forbidden")
 	// ErrUnavailable is 503: it is not known whether the credential is good.

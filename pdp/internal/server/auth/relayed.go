@@ -60,7 +60,7 @@ func oneToken(header []string) (string, error) {
 		return "", ofApprover(invalid("it is given more than once; send one"))
 	case header[0] == "" || strings.ContainsAny(header[0], " \t,"):
 		return "", ofApprover(invalid("it cannot be read; send a token, with nothing before or behind it"))
-	case strings.HasPrefix(header[0], keyPrefix):
+	case strings.HasPrefix(header[0], KeyPrefix):
 		return "", ofApprover(invalid("an API key is no token of a person; have the person send it in Authorization, without a gateway"))
 	}
 	return header[0], nil
@@ -115,7 +115,7 @@ func (c Caller) through(gateway Caller, r *http.Request) (Caller, error) {
 func (a *Authenticator) RelayInForce(tenant, caller, gateway string) bool {
 	key, isKey := strings.CutPrefix(gateway, keyCaller)
 	holder, isToken := strings.CutPrefix(caller, tokenCaller)
-	return isKey && isToken && key != "" && a.Keys != nil && a.Keys.holds(tenant, key, Relay) && a.JWT.lets(tenant, holder, key)
+	return isKey && isToken && key != "" && a.Keys != nil && a.Keys.Holds(tenant, key, Relay) && a.JWT.lets(tenant, holder, key)
 }
 
 // Persons are the values that context.person may have for the holder of a credential, by the caller's name: by the issuer

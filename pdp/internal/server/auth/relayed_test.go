@@ -19,6 +19,7 @@ import (
 // relay is a service that knows two gateways, a console, a PEP and the people of two issuers.
 type relay struct {
 	*Authenticator
+	keys            *Keys
 	clock           *clock.Clock
 	key             map[string]string
 	issuer, another signer
@@ -36,7 +37,7 @@ func newRelay(t *testing.T) *relay {
 		issuer:  newSigner(t, "1", jose.ES256),
 		another: newSigner(t, "2", jose.ES256),
 	}
-	keys := open(t, dir, r.clock)
+	r.keys = open(t, dir, r.clock)
 	for name, spec := range map[string]KeySpec{
 		"pep":       {},
 		"gateway":   {Grant: Grant{Tenants: []string{"*"}, Permissions: []Permission{Decide, Search, Request, Relay}}},
@@ -46,7 +47,7 @@ func newRelay(t *testing.T) *relay {
 		"mia":       {Principal: mia, Grant: Grant{Permissions: []Permission{Approve}}},
 	} {
 		spec.Name = name
-		secret, err := keys.Add(spec)
+		secret, err := r.keys.Add(spec)
 		must(t, err)
 		r.key[name] = secret
 	}
@@ -66,7 +67,7 @@ func newRelay(t *testing.T) *relay {
 	j, err := NewJWT([]JWTIssuer{entry(testAudience), entry("gateway", "gateway", "console", "narrow"), entry("gateway-b", "gateway-b"), other},
 		JWTOptions{Now: r.clock.Now})
 	must(t, err)
-	r.Authenticator = &Authenticator{Keys: keys, JWT: j}
+	r.Authenticator = &Authenticator{Keys: r.keys, JWT: j}
 	return r
 }
 
@@ -183,7 +184,7 @@ func TestWhatNoGatewayBrings(t *testing.T) {
 	good, forB := r.token(t, nil, "gateway"), r.token(t, nil, "gateway-b")
 	bearer := func(name string) string { return "Bearer " + r.key[name] }
 	const keyed, header = "counts only beside Authorization: Bearer", "in the header Approver-Token, "
-	id := keyID(r.key["gateway"])
+	id := KeyID(r.key["gateway"])
 	basic := httptest.NewRequest(http.MethodGet, "/", nil)
 	basic.SetBasicAuth(id, r.key["gateway"])
 	past := r.clock.Now().Add(-time.Hour).Unix()
@@ -288,7 +289,7 @@ func TestRelayInForce(t *testing.T) {
 	if onlyRelayed.InForce("default", alice) || !onlyRelayed.RelayInForce("default", alice, "key:gateway") {
 		t.Error("where only a gateway brings her tokens, one counts without it, or not with it")
 	}
-	must(t, r.Keys.Revoke("gateway"))
+	must(t, r.keys.Revoke("gateway"))
 	if r.RelayInForce("default", alice, "key:gateway") || !r.RelayInForce("default", alice, "key:console") {
 		t.Error("a revoked key relays, or its end took the other's")
 	}
@@ -407,7 +408,7 @@ func TestKeyFilesOfRelays(t *testing.T) {
 	}
 	again := open(t, dir, c)
 	for name, want := range map[string]evaluation.Via{"gateway": evaluation.ViaForm, "console": evaluation.ViaConsole} {
-		if caller, found := again.Find(secret[name]); !found || caller.Relays != want {
+		if caller, found := find(again, secret[name]); !found || caller.Relays != want {
 			t.Errorf("%s: got %t %+v", name, found, caller)
 		}
 	}
