@@ -33,7 +33,7 @@ func (s *Server) openCallers(ctx context.Context, approvalKey []byte) error {
 		}
 		keys.LogTo(s.log)
 		if s.decisions != nil {
-			if err := s.decisions.followKeys(ctx, keys); err != nil {
+			if err := followKeys(ctx, s.decisions.log, s.decisions.events, s.log, keys); err != nil {
 				return err
 			}
 		}

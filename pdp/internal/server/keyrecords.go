@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"math"
 
 	"github.com/go-json-experiment/json"
@@ -102,26 +103,26 @@ func CompareKeys(ctx context.Context, data string, keys *auth.Keys) (damage erro
 }
 
 // followKeys has the log vouch for the keys from now on.
-func (d *decisionLog) followKeys(ctx context.Context, keys *auth.Keys) error {
-	known, damage, err := KeysOnRecord(ctx, d.log, keys)
+func followKeys(ctx context.Context, log KeyLog, events *recorder.Events, logger *slog.Logger, keys *auth.Keys) error {
+	known, damage, err := KeysOnRecord(ctx, log, keys)
 	if err != nil {
 		return err
 	}
 	if damage != nil {
-		d.logger.Error("something is wrong with the API keys, or with what the decision log says of them; run policy-service doctor and log verify", "error", damage)
+		logger.Error("something is wrong with the API keys, or with what the decision log says of them; run policy-service doctor and log verify", "error", damage)
 	}
 	first := len(known) == 0
-	record := func(number uint64, events []auth.KeyEvent) error {
+	record := func(number uint64, changes []auth.KeyEvent) error {
 		if first { // the keys that there are stand in the record of all of them
 			return nil
 		}
-		return d.events.Record(ctx, keyChanges(number, events)...)
+		return events.Record(ctx, keyChanges(number, changes)...)
 	}
 	if err := keys.Follow(known, damage, record); err != nil {
 		return err
 	}
 	first = false
-	return d.events.Record(ctx, allKeys(keys))
+	return events.Record(ctx, allKeys(keys))
 }
 
 // allKeys is the record of all keys.

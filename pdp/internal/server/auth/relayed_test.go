@@ -353,20 +353,6 @@ func TestUnbarred(t *testing.T) {
 // Nothing that would let a token or a key say more than it should is a configuration.
 func TestConfigurationsOfRelays(t *testing.T) {
 	t.Parallel()
-	k := open(t, t.TempDir(), clock.New())
-	for want, spec := range map[string]KeySpec{
-		"a key that relays what people say says nothing itself": {Name: "a", Principal: mia, Grant: Grant{Permissions: []Permission{Relay, Approve}}},
-		"there is no such way":          {Name: "b", Via: evaluation.ViaForm, Grant: Grant{Permissions: []Permission{Relay}}},
-		"via says by which way":         {Name: "c", Via: evaluation.ViaConsole},
-		"there is no permission \"re\"": {Name: "d", Grant: Grant{Permissions: []Permission{"re"}}},
-	} {
-		if _, err := k.Add(spec); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%+v: got %v, want %s", spec, err, want)
-		}
-	}
-	if k.Configured() {
-		t.Error("a refused key closed the door")
-	}
 	entry := func(change func(*JWTIssuer)) JWTIssuer {
 		i := JWTIssuer{
 			Issuer: testIssuer, Audience: "gateway", Algorithms: []string{"ES256"}, JWKSFile: "nowhere", RelayedBy: []string{"gateway"},
@@ -392,34 +378,5 @@ func TestConfigurationsOfRelays(t *testing.T) {
 	}
 	if _, err := NewMTLS([]MTLSRule{{SAN: "a", Grant: Grant{Tenants: []string{"*"}, Permissions: []Permission{Relay}}}}, nil); err == nil || !strings.Contains(err.Error(), "which only API keys have") {
 		t.Errorf("a certificate relays: %v", err)
-	}
-}
-
-// The file of keys says by which way votes come.
-func TestKeyFilesOfRelays(t *testing.T) {
-	t.Parallel()
-	dir, c := t.TempDir(), clock.New()
-	k := open(t, dir, c)
-	secret := map[string]string{}
-	for name, via := range map[string]evaluation.Via{"gateway": "", "console": evaluation.ViaConsole} {
-		key, err := k.Add(KeySpec{Name: name, Via: via, Grant: Grant{Permissions: []Permission{Relay}}})
-		must(t, err)
-		secret[name] = key
-	}
-	again := open(t, dir, c)
-	for name, want := range map[string]evaluation.Via{"gateway": evaluation.ViaForm, "console": evaluation.ViaConsole} {
-		if caller, found := find(again, secret[name]); !found || caller.Relays != want {
-			t.Errorf("%s: got %t %+v", name, found, caller)
-		}
-	}
-	whole := fileOf(t, dir)
-	for name, change := range map[string][2]string{
-		"another way":        {`"via":"console"`, `"via":"api"`},
-		"a way of no relay":  {`["relay"]`, `["decide"]`},
-		"relays and decides": {`["relay"]`, `["relay","approve"]`},
-	} {
-		if _, err := parseKeyFile([]byte(strings.ReplaceAll(whole, change[0], change[1]))); err == nil {
-			t.Errorf("%s: it is read", name)
-		}
 	}
 }
