@@ -331,9 +331,9 @@ func TestCapabilityOwed(t *testing.T) {
 			"obligations.yaml": peopleObligations + "note: {type: log, properties: {level: info, event: granted}}\n",
 		},
 	})
-	keys, err := auth.OpenKeys(w.data)
+	apiKeys, err := auth.OpenKeys(w.data)
 	orFail(t, err)
-	key, err := keys.Add(auth.KeySpec{Name: "registered", Grant: auth.Grant{
+	key, err := apiKeys.Add(auth.KeySpec{Name: "registered", Grant: auth.Grant{
 		Tenants: []string{"*"}, Permissions: []auth.Permission{auth.Decide, auth.Capability}, Obligations: []string{"log"},
 	}})
 	orFail(t, err)

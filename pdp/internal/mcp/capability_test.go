@@ -227,9 +227,9 @@ func TestCapabilityOfANamedGateway(t *testing.T) {
 	inEras(t, func(t *testing.T, era string) {
 		const name = "https://gw1.example.com"
 		w := newVault(t, land{change: func(c *mcp.Config) { c.Capabilities.HolderKey = mcp.HolderKeyGateway }})
-		keys, err := auth.OpenKeys(w.data)
+		apiKeys, err := auth.OpenKeys(w.data)
 		orFail(t, err)
-		key, err := keys.Add(auth.KeySpec{Name: "gw1", Grant: auth.Grant{
+		key, err := apiKeys.Add(auth.KeySpec{Name: "gw1", Grant: auth.Grant{
 			Audiences: []string{name}, Tenants: []string{"*"}, Permissions: []auth.Permission{auth.Decide, auth.Search, auth.Relay, auth.Capability},
 		}})
 		orFail(t, err)

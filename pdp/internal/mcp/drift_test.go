@@ -165,11 +165,11 @@ func TestDriftIsRecorded(t *testing.T) {
 func TestDriftIsNotRecorded(t *testing.T) {
 	t.Parallel()
 	data, file := mcptest.QuickDir(t), filepath.Join(t.TempDir(), "gateway.key")
-	keys, err := auth.OpenKeys(data)
+	apiKeys, err := auth.OpenKeys(data)
 	mcptest.Must(t, err)
 	key := map[auth.Permission]string{}
 	for _, may := range []auth.Permission{auth.Search, auth.Decide} {
-		key[may], err = keys.Add(auth.KeySpec{Name: string(may), Grant: auth.Grant{Permissions: []auth.Permission{may}}})
+		key[may], err = apiKeys.Add(auth.KeySpec{Name: string(may), Grant: auth.Grant{Permissions: []auth.Permission{may}}})
 		mcptest.Must(t, err)
 	}
 	pdp := pdptest.Start(t, pdptest.Bundle(driftBundle), func(c *server.Config) { c.Data = data })

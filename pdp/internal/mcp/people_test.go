@@ -175,14 +175,14 @@ func (w *world) addKeys(s *siege) {
 
 func (w *world) addKey(s *siege, name, principal string, permissions ...auth.Permission) {
 	s.t.Helper()
-	keys, err := auth.OpenKeys(s.data)
+	apiKeys, err := auth.OpenKeys(s.data)
 	orFail(s.t, err)
 	spec := auth.KeySpec{Name: name, Grant: auth.Grant{Tenants: []string{"*"}, Permissions: permissions}}
 	if principal != "" {
 		spec.Principal, err = auth.ParsePrincipal(principal)
 		orFail(s.t, err)
 	}
-	w.keys[name], err = keys.Add(spec)
+	w.keys[name], err = apiKeys.Add(spec)
 	orFail(s.t, err)
 }
 

@@ -93,13 +93,13 @@ func withApprovals(b *testing.B, n int, then func(s *approval.Store, k int, a ap
 
 // benchCounter is a server on a data directory, with a PEP, and people who may decide
 // about everything and about nothing.
-func benchCounter(b *testing.B, data string, options ...pdptest.Option) (s *pdptest.Server, keys map[string]string) {
+func benchCounter(b *testing.B, data string, options ...pdptest.Option) (s *pdptest.Server, apiKeys map[string]string) {
 	b.Helper()
 	store, err := auth.OpenKeys(data)
 	if err != nil {
 		b.Fatal(err)
 	}
-	keys = map[string]string{}
+	apiKeys = map[string]string{}
 	for name, spec := range map[string]auth.KeySpec{
 		"pep": {Grant: auth.Grant{Permissions: []auth.Permission{auth.Decide, auth.Request}}},
 		"mia": {Principal: auth.Principal{Type: "user", ID: "mia"}, Grant: auth.Grant{Permissions: []auth.Permission{auth.Approve}}},
@@ -110,11 +110,11 @@ func benchCounter(b *testing.B, data string, options ...pdptest.Option) (s *pdpt
 		if err != nil {
 			b.Fatal(err)
 		}
-		keys[name] = "Bearer " + key
+		apiKeys[name] = "Bearer " + key
 	}
 	own := func(c *server.Config) { c.Data, c.Program.PDP.Now, c.Program.PDP.NewID = data, nil, nil }
 	files := approvalFiles("a.cedar", `permit(principal, action == Action::"read", resource);`)
-	return pdptest.Start(b, pdptest.Bundle(files), append([]pdptest.Option{own}, options...)...), keys
+	return pdptest.Start(b, pdptest.Bundle(files), append([]pdptest.Option{own}, options...)...), apiKeys
 }
 
 // Of what costs something while 100,000 approval requests wait: the inbox of one who
@@ -184,9 +184,9 @@ func inTurns(b *testing.B, none *pdptest.Server, noneKey string, many *pdptest.S
 func BenchmarkStartWith10kPendingBeforeAMillionRecords(b *testing.B) {
 	const waiting, records = 10_000, 1_000_000
 	data := withWaiting(b, 0) // for the key, and a place in memory
-	keys, err := auth.OpenKeys(data)
+	apiKeys, err := auth.OpenKeys(data)
 	must(b, err)
-	pep, err := keys.Add(auth.KeySpec{Name: "pep", Grant: auth.Grant{Tenants: []string{"*"}, Permissions: []auth.Permission{auth.Decide, auth.Explain}}})
+	pep, err := apiKeys.Add(auth.KeySpec{Name: "pep", Grant: auth.Grant{Tenants: []string{"*"}, Permissions: []auth.Permission{auth.Decide, auth.Explain}}})
 	must(b, err)
 	start := func() *pdptest.Server {
 		return pdptest.Start(b, pdptest.Bundle(approvalFiles()), func(c *server.Config) {

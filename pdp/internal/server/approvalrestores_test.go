@@ -189,7 +189,7 @@ func TestNoYesThatTheLogDoesNotCarryOnEtcd(t *testing.T) {
 		for _, one := range etcd.Client().Endpoints() {
 			m.cluster.Etcd.Endpoints = append(m.cluster.Etcd.Endpoints, "http://"+one)
 		}
-		keys, done, err := server.OpenSharedKeys(t.Context(), server.Config{Data: m.data, Cluster: m.cluster})
+		apiKeys, done, err := server.OpenSharedKeys(t.Context(), server.Config{Data: m.data, Cluster: m.cluster})
 		must(t, err)
 		for _, name := range []string{"pep", "mia", "mia.admin", "noah", "zoe", "eve"} {
 			spec := auth.KeySpec{Name: name, Grant: auth.Grant{Tenants: []string{"*"}, Permissions: []auth.Permission{auth.Approve}}}
@@ -199,7 +199,7 @@ func TestNoYesThatTheLogDoesNotCarryOnEtcd(t *testing.T) {
 				spec.Principal, err = auth.ParsePrincipal(`user::"` + name + `"`)
 				must(t, err)
 			}
-			key, err := keys.Add(spec)
+			key, err := apiKeys.Add(spec)
 			must(t, err)
 			m.key[name], m.holder[name] = "Bearer "+key, name
 		}

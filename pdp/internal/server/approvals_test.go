@@ -134,14 +134,14 @@ var counterKeys keyring
 
 func (c *counter) grant(name string, tenants []string, principal string, permissions ...auth.Permission) {
 	c.t.Helper()
-	keys, err := auth.OpenKeys(c.data)
+	apiKeys, err := auth.OpenKeys(c.data)
 	must(c.t, err)
 	spec := auth.KeySpec{Name: name, Grant: auth.Grant{Tenants: tenants, Permissions: permissions}}
 	if principal != "" {
 		spec.Principal, err = auth.ParsePrincipal(principal)
 		must(c.t, err)
 	}
-	key, err := keys.Add(spec)
+	key, err := apiKeys.Add(spec)
 	must(c.t, err)
 	c.key[name] = "Bearer " + key
 }

@@ -24,20 +24,20 @@ func (s *Server) openCallers(ctx context.Context, approvalKey []byte) error {
 	}
 	known := &auth.Authenticator{Trusts: s.listeners.trusts}
 	if s.config.Data != "" {
-		keys, err := s.openAPIKeys(ctx, approvalKey)
+		apiKeys, err := s.openAPIKeys(ctx, approvalKey)
 		if err != nil {
 			return err
 		}
-		if err := keys.Keep(); err != nil {
+		if err := apiKeys.Keep(); err != nil {
 			return err
 		}
-		keys.LogTo(s.log)
+		apiKeys.LogTo(s.log)
 		if s.decisions != nil {
-			if err := followKeys(ctx, s.decisions.log, s.decisions.events, s.log, keys); err != nil {
+			if err := followKeys(ctx, s.decisions.log, s.decisions.events, s.log, apiKeys); err != nil {
 				return err
 			}
 		}
-		known.Keys, s.apiKeys = keys, keys
+		known.Keys, s.apiKeys = apiKeys, apiKeys
 	}
 	known, err := newAuthenticator(s.config, known)
 	if err != nil {

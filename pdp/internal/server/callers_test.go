@@ -27,9 +27,9 @@ var ofItsMoment = regexp.MustCompile(`"(checkpoint|digest)":"[^"]*"|"hashes":\[[
 func TestTenantsOfOthersAreAnsweredLikeNone(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	keys, err := auth.OpenKeys(dir)
+	apiKeys, err := auth.OpenKeys(dir)
 	must(t, err)
-	pep, err := keys.Add(auth.KeySpec{Name: "pep", Principal: auth.Principal{Type: "User", ID: "mia"}, Grant: auth.Grant{
+	pep, err := apiKeys.Add(auth.KeySpec{Name: "pep", Principal: auth.Principal{Type: "User", ID: "mia"}, Grant: auth.Grant{
 		Permissions: []auth.Permission{auth.Decide, auth.Search, auth.Explain, auth.Request, auth.Approve, auth.LogRead}}})
 	must(t, err)
 	pep = "Bearer " + pep
@@ -216,9 +216,9 @@ func TestApproverIsOnRecord(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
 	s := pdptest.Start(t, bundle(t), withData(data))
-	keys, err := auth.OpenKeys(data)
+	apiKeys, err := auth.OpenKeys(data)
 	must(t, err)
-	_, err = keys.Add(auth.KeySpec{Name: "mia", Principal: auth.Principal{Type: "User", ID: "mia"}, Grant: auth.Grant{Permissions: []auth.Permission{auth.Approve}}})
+	_, err = apiKeys.Add(auth.KeySpec{Name: "mia", Principal: auth.Principal{Type: "User", ID: "mia"}, Grant: auth.Grant{Permissions: []auth.Permission{auth.Approve}}})
 	must(t, err)
 	eventually(t, "the key is on record", func() bool { return s.Recorded("api_key_added") })
 	stopAndWait(t, s)

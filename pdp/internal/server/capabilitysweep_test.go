@@ -231,9 +231,9 @@ func TestCapabilityOwes(t *testing.T) {
 	w := openEdited(t)
 	logs := strings.Replace(capabilityPolicies, `@id("grants")`, `@id("grants") @obligation("log")`, 1)
 	w.under(logs)
-	keys, err := auth.OpenKeys(w.data)
+	apiKeys, err := auth.OpenKeys(w.data)
 	must(t, err)
-	key, err := keys.Add(auth.KeySpec{Name: "logger", Grant: auth.Grant{
+	key, err := apiKeys.Add(auth.KeySpec{Name: "logger", Grant: auth.Grant{
 		Tenants: []string{"*"}, Permissions: []auth.Permission{auth.Decide, auth.Capability}, Obligations: []string{"log"},
 	}})
 	must(t, err)

@@ -67,7 +67,7 @@ func openGroup(t *testing.T, replicas int, etcd *etcdtest.Cluster) *group {
 	g.net = append(g.net, etcd.Client())
 	config := server.Config{Data: t.TempDir()}
 	g.config(0)(&config)
-	keys, done, err := server.OpenSharedKeys(t.Context(), config)
+	apiKeys, done, err := server.OpenSharedKeys(t.Context(), config)
 	must(t, err)
 	defer done()
 	grant := func(name, principal string, permissions ...auth.Permission) {
@@ -76,7 +76,7 @@ func openGroup(t *testing.T, replicas int, etcd *etcdtest.Cluster) *group {
 			spec.Principal, err = auth.ParsePrincipal(principal)
 			must(t, err)
 		}
-		key, err := keys.Add(spec)
+		key, err := apiKeys.Add(spec)
 		must(t, err)
 		g.key[name] = "Bearer " + key
 	}

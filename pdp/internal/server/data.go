@@ -40,14 +40,14 @@ func CheckKeys(data string) []error {
 }
 
 // keys are the keys of what a server publishes and hands out: one signs documents and tokens, one seals page tokens.
-type keys struct {
+type ownKeys struct {
 	signing *signing.Keys
 	pages   *pager
 }
 
 // openKeys makes the data directory if it does not exist, and opens the keys in it. Without a data directory the keys
 // last as long as the process.
-func openKeys(data string, log *slog.Logger) (k keys, err error) {
+func openKeys(data string, log *slog.Logger) (k ownKeys, err error) {
 	sealing := make([]byte, 32)
 	_, _ = rand.Read(sealing) // never fails: it ends the program instead
 	if data == "" {

@@ -40,9 +40,9 @@ func known(t *testing.T) string {
 // addKey adds an API key and returns the header that shows it.
 func addKey(t *testing.T, dir, name string, grant auth.Grant) string {
 	t.Helper()
-	keys, err := auth.OpenKeys(dir)
+	apiKeys, err := auth.OpenKeys(dir)
 	must(t, err)
-	key, err := keys.Add(auth.KeySpec{Name: name, Grant: grant})
+	key, err := apiKeys.Add(auth.KeySpec{Name: name, Grant: grant})
 	must(t, err)
 	return "Bearer " + key
 }

@@ -141,13 +141,13 @@ func TestApproversByGrantsStayInTheirTenants(t *testing.T) {
 // A request that waits by a login ends with what the login rests on, like one that has the credential itself.
 func TestALoginEndsWhileItsRequestWaits(t *testing.T) {
 	t.Parallel()
-	keys, err := auth.OpenKeys(t.TempDir())
+	apiKeys, err := auth.OpenKeys(t.TempDir())
 	must(t, err)
 	person, err := auth.ParsePrincipal(`user::"mia"`)
 	must(t, err)
-	secret, err := keys.Add(auth.KeySpec{Name: "mia", Principal: person, Grant: auth.Grant{Tenants: []string{"*"}, Permissions: []auth.Permission{auth.Approve}}})
+	secret, err := apiKeys.Add(auth.KeySpec{Name: "mia", Principal: person, Grant: auth.Grant{Tenants: []string{"*"}, Permissions: []auth.Permission{auth.Approve}}})
 	must(t, err)
-	callers := &auth.Authenticator{Keys: keys}
+	callers := &auth.Authenticator{Keys: apiKeys}
 	login, err := callers.LogInByKey(secret)
 	must(t, err)
 	s := startInProcess(t, func(c *server.Config) { c.Program.Authenticator = callers })
@@ -164,7 +164,7 @@ func TestALoginEndsWhileItsRequestWaits(t *testing.T) {
 	answers := make(chan *http.Response, 1)
 	go func() { answers <- ask("/v1/approvals?wait=30s") }()
 	eventually(t, "it waits", func() bool { return s.Waiting() == 1 })
-	must(t, keys.Revoke("mia"))
+	must(t, apiKeys.Revoke("mia"))
 	if got := <-answers; got.StatusCode != http.StatusUnauthorized {
 		t.Errorf("got %d %s", got.StatusCode, bodyOf(t, got))
 	}

@@ -135,10 +135,10 @@ func (d revokedDirs) attacks(t *testing.T) map[string]func(data string) {
 		"no checkpoint":        gone(format.CheckpointFile),
 		"the older checkpoint": back(format.CheckpointFile),
 		"a restore that never was": func(data string) {
-			keys, err := auth.OpenKeys(d.before)
+			apiKeys, err := auth.OpenKeys(d.before)
 			must(t, err)
-			must(t, keys.Follow(auth.KeysOnRecord{}, nil, func(uint64, []auth.KeyEvent) error { return nil }))
-			text, err := json.Marshal(map[string]any{"record": map[string]any{}, "keys": keys.OnRecord()})
+			must(t, apiKeys.Follow(auth.KeysOnRecord{}, nil, func(uint64, []auth.KeyEvent) error { return nil }))
+			text, err := json.Marshal(map[string]any{"record": map[string]any{}, "keys": apiKeys.OnRecord()})
 			must(t, err)
 			must(t, os.WriteFile(filepath.Join(data, "restored.json"), text, 0o600))
 		},
@@ -255,17 +255,17 @@ func TestNoByteOfTheLogBringsARevokedKeyBack(t *testing.T) {
 			if err != nil {
 				continue // a start is refused
 			}
-			keys, err := auth.OpenKeys(data)
+			apiKeys, err := auth.OpenKeys(data)
 			must(t, err)
-			known, _, err := server.KeysOnRecord(t.Context(), reader, keys)
+			known, _, err := server.KeysOnRecord(t.Context(), reader, apiKeys)
 			must(t, reader.Close())
 			if err != nil {
 				continue
 			}
 			tried++
-			must(t, keys.Follow(known, nil, func(uint64, []auth.KeyEvent) error { return nil }))
+			must(t, apiKeys.Follow(known, nil, func(uint64, []auth.KeyEvent) error { return nil }))
 			secret := strings.TrimPrefix(d.pep, "Bearer ")
-			if _, err := keys.Find(auth.KeyID(secret), auth.KeyHash(secret)); err == nil {
+			if _, err := apiKeys.Find(auth.KeyID(secret), auth.KeyHash(secret)); err == nil {
 				t.Errorf("byte %d of %s brings it back", n-at, event)
 			}
 		}

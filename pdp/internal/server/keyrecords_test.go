@@ -199,9 +199,9 @@ func TestRenewedKeysOnRecord(t *testing.T) {
 	data := t.TempDir()
 	first, forger := addKey(t, data, "pep", auth.Grant{}), addKey(t, data, "forger", auth.Grant{})
 	renewed := func() string {
-		keys, err := auth.OpenKeys(data)
+		apiKeys, err := auth.OpenKeys(data)
 		must(t, err)
-		secret, err := keys.Renew(auth.Renewal{Name: "pep", Overlap: time.Hour})
+		secret, err := apiKeys.Renew(auth.Renewal{Name: "pep", Overlap: time.Hour})
 		must(t, err)
 		return "Bearer " + secret
 	}

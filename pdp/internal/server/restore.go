@@ -241,16 +241,16 @@ func takeKeys(ctx context.Context, made string, done *Restored) error {
 	if err = auth.SealRestored(made); err != nil {
 		return errors.Join(err, log.Close())
 	}
-	keys, err := auth.OpenKeys(made)
+	apiKeys, err := auth.OpenKeys(made)
 	if err != nil {
 		return errors.Join(err, log.Close())
 	}
-	known, _, err := KeysOnRecord(ctx, log, keys) // it is verified
+	known, _, err := KeysOnRecord(ctx, log, apiKeys) // it is verified
 	if err = errors.Join(err, log.Close()); err != nil {
 		return err
 	}
-	done.Refused = slices.Sorted(maps.Keys(known.Against(keys)))
-	for _, key := range keys.List() {
+	done.Refused = slices.Sorted(maps.Keys(known.Against(apiKeys)))
+	for _, key := range apiKeys.List() {
 		if _, recorded := known[key.ID]; !recorded && !key.Ended(time.Now()) {
 			done.Unrecorded = append(done.Unrecorded, key.Name)
 		}

@@ -38,7 +38,7 @@ type Server struct {
 	config       Config
 	log          *slog.Logger
 	pdp          *pdp.PDP
-	keys         keys
+	keys         ownKeys
 	apiKeys      *auth.Keys   // nil without a data directory, and if the program tells callers apart
 	decisions    *decisionLog // nil without a decision log
 	audit        *audit.Audit

@@ -58,17 +58,17 @@ func openCluster(ctx context.Context, c Config) (*cluster.Cluster, []byte, error
 }
 
 // OpenSharedKeys opens the API keys of the cluster that a configuration names, for commands. Done is to be called at the end.
-func OpenSharedKeys(ctx context.Context, c Config) (keys *auth.Keys, done func(), err error) {
+func OpenSharedKeys(ctx context.Context, c Config) (apiKeys *auth.Keys, done func(), err error) {
 	shared, key, err := openCluster(ctx, c)
 	if err != nil {
 		return nil, nil, err
 	}
-	keys, err = auth.OpenSharedKeys(ctx, sharedKeys(shared, key, c.Cluster.KeysStale, time.Now, slog.New(slog.DiscardHandler)))
+	apiKeys, err = auth.OpenSharedKeys(ctx, sharedKeys(shared, key, c.Cluster.KeysStale, time.Now, slog.New(slog.DiscardHandler)))
 	if err != nil {
 		shared.Close()
 		return nil, nil, err
 	}
-	return keys, func() { _ = keys.Close(); shared.Close() }, nil
+	return apiKeys, func() { _ = apiKeys.Close(); shared.Close() }, nil
 }
 
 // ImportKeys takes the API keys of the directory of a server that does not run into the cluster of a configuration, and returns

@@ -32,17 +32,17 @@ func revokedInACluster(t *testing.T) (took time.Duration) {
 	g := openGroup(t, 2, etcdtest.Start(t, etcdtest.Options{Members: 1}))
 	config := server.Config{Data: g.all[0].data}
 	g.config(0)(&config)
-	keys, done, err := server.OpenSharedKeys(t.Context(), config)
+	apiKeys, done, err := server.OpenSharedKeys(t.Context(), config)
 	must(t, err)
 	defer done()
-	secret, err := keys.Add(auth.KeySpec{Name: "late"})
+	secret, err := apiKeys.Add(auth.KeySpec{Name: "late"})
 	must(t, err)
 	g.key["late"] = "Bearer " + secret
 	status := func(c *counter) int { is, _, _ := c.retry("late", "POST", "/access/v1/evaluation", free); return is }
 	for _, c := range g.all {
 		eventually(t, "it counts", func() bool { return status(c) == http.StatusOK })
 	}
-	must(t, keys.Revoke("late"))
+	must(t, apiKeys.Revoke("late"))
 	revoked := time.Now()
 	for _, c := range g.all {
 		eventually(t, "it is refused", func() bool { return status(c) == http.StatusUnauthorized })
@@ -72,14 +72,14 @@ func TestImportKeys(t *testing.T) {
 			t.Fatalf("%d keys, %v", all, err)
 		}
 	}
-	keys, done, err := server.OpenSharedKeys(t.Context(), config)
+	apiKeys, done, err := server.OpenSharedKeys(t.Context(), config)
 	must(t, err)
 	defer done()
 	secret := strings.TrimPrefix(c.key["pep"], "Bearer ")
-	if _, err := keys.Find(auth.KeyID(secret), auth.KeyHash(secret)); err != nil {
+	if _, err := apiKeys.Find(auth.KeyID(secret), auth.KeyHash(secret)); err != nil {
 		t.Error("a key that was imported does not count")
 	}
-	_, err = keys.Add(auth.KeySpec{Name: "of-the-cluster"})
+	_, err = apiKeys.Add(auth.KeySpec{Name: "of-the-cluster"})
 	must(t, err)
 	if all, err := server.ImportKeys(t.Context(), c.data, config); err != nil || all == 0 { // they are there
 		t.Errorf("%d keys, %v", all, err)

@@ -194,9 +194,9 @@ func TestTerminatedDropsForwardedHeaders(t *testing.T) {
 func TestTerminatedConsole(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
-	keys, err := auth.OpenKeys(data)
+	apiKeys, err := auth.OpenKeys(data)
 	must(t, err)
-	key, err := keys.Add(auth.KeySpec{Name: "mia", Principal: auth.Principal{Type: "User", ID: "mia"}, Grant: auth.Grant{Tenants: []string{"default"}, Permissions: []auth.Permission{auth.Approve}}})
+	key, err := apiKeys.Add(auth.KeySpec{Name: "mia", Principal: auth.Principal{Type: "User", ID: "mia"}, Grant: auth.Grant{Tenants: []string{"default"}, Permissions: []auth.Permission{auth.Approve}}})
 	must(t, err)
 	var told written.Text
 	s := pdptest.Start(t, bundle(t), withData(data), logTo(&told), terminated("127.0.0.0/8"), func(c *server.Config) {

@@ -61,9 +61,9 @@ func openRelays(t testing.TB, files map[string]string, options ...pdptest.Option
 	r.grant("gw-b", all, "", auth.Decide, auth.Relay)
 	r.grant("auditor", all, "", auth.LogRead)
 	r.grant("zoe", all, `user::"zoe"`, auth.Approve)
-	keys, err := auth.OpenKeys(data)
+	apiKeys, err := auth.OpenKeys(data)
 	must(t, err)
-	console, err := keys.Add(auth.KeySpec{Name: "desk", Via: evaluation.ViaConsole, Grant: auth.Grant{Tenants: all, Permissions: []auth.Permission{auth.Relay}}})
+	console, err := apiKeys.Add(auth.KeySpec{Name: "desk", Via: evaluation.ViaConsole, Grant: auth.Grant{Tenants: all, Permissions: []auth.Permission{auth.Relay}}})
 	must(t, err)
 	r.key["desk"] = "Bearer " + console
 	entry := func(audience, claim string, by ...string) auth.JWTIssuer {

@@ -81,9 +81,9 @@ func TestExamples(t *testing.T) {
 	}
 
 	data := t.TempDir()
-	keys, err := auth.OpenKeys(data)
+	apiKeys, err := auth.OpenKeys(data)
 	check(t, err)
-	key, err := keys.Add(auth.KeySpec{Name: "agents", Grant: auth.Grant{Tenants: []string{"*"}, Permissions: []auth.Permission{auth.Decide, auth.Capability}}})
+	key, err := apiKeys.Add(auth.KeySpec{Name: "agents", Grant: auth.Grant{Tenants: []string{"*"}, Permissions: []auth.Permission{auth.Decide, auth.Capability}}})
 	check(t, err)
 	starter := pdptest.Start(t, pdp.FS(policies.Starter()))
 	ofAgents := pdptest.Start(t, pdptest.Bundle(map[string]string{"a.cedar": agents}), func(c *server.Config) {

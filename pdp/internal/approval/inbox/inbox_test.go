@@ -34,10 +34,10 @@ func openCounter(t *testing.T) *counter {
 	t.Helper()
 	c := &counter{t: t, key: map[string]string{}}
 	data := t.TempDir()
-	keys, err := auth.OpenKeys(data)
+	apiKeys, err := auth.OpenKeys(data)
 	must(t, err)
 	add := func(name string, permission auth.Permission, principal auth.Principal) {
-		c.key[name], err = keys.Add(auth.KeySpec{Name: name, Principal: principal, Grant: auth.Grant{Tenants: []string{"*"}, Permissions: []auth.Permission{permission}}})
+		c.key[name], err = apiKeys.Add(auth.KeySpec{Name: name, Principal: principal, Grant: auth.Grant{Tenants: []string{"*"}, Permissions: []auth.Permission{permission}}})
 		must(t, err)
 	}
 	add("pep", auth.Decide, auth.Principal{})

@@ -58,12 +58,12 @@ type keysAddCommand struct {
 
 // Run prints the key alone, for scripts to keep.
 func (c keysAddCommand) Run(s cli.Streams) error {
-	keys, done, err := openKeys(c.Data, c.Config, true)
+	apiKeys, done, err := openKeys(c.Data, c.Config, true)
 	if err != nil {
 		return err
 	}
 	defer done()
-	key, err := keys.Add(auth.KeySpec{
+	key, err := apiKeys.Add(auth.KeySpec{
 		Name:      c.Name,
 		Principal: c.Principal,
 		Via:       evaluation.Via(c.Via),
@@ -74,7 +74,7 @@ func (c keysAddCommand) Run(s cli.Streams) error {
 		return err
 	}
 	if _, err := fmt.Fprintln(s.Out, key); err != nil { // the user has no key, or only a part of it
-		err = errors.Join(err, keys.Revoke(c.Name))
+		err = errors.Join(err, apiKeys.Revoke(c.Name))
 		return fmt.Errorf("the key could not be printed, and is revoked: %w; try to add one of another name", err)
 	}
 	return nil
@@ -96,12 +96,12 @@ func (keysRenewCommand) Help() string {
 // Run prints the new key alone. One that could not be printed is lost, and the one before still counts for the
 // overlap: a second renewal makes another.
 func (c keysRenewCommand) Run(s cli.Streams) error {
-	keys, done, err := openKeys(c.Data, c.Config, false)
+	apiKeys, done, err := openKeys(c.Data, c.Config, false)
 	if err != nil {
 		return err
 	}
 	defer done()
-	key, err := keys.Renew(auth.Renewal{Name: c.Name, Overlap: time.Duration(c.Overlap), Lifetime: time.Duration(c.Expires)})
+	key, err := apiKeys.Renew(auth.Renewal{Name: c.Name, Overlap: time.Duration(c.Overlap), Lifetime: time.Duration(c.Expires)})
 	if err != nil {
 		return err
 	}
@@ -119,7 +119,7 @@ type keysListCommand struct {
 
 // Run lists keys in the order they were added.
 func (c keysListCommand) Run(s cli.Streams) error {
-	keys, done, err := openKeys(c.Data, c.Config, false)
+	apiKeys, done, err := openKeys(c.Data, c.Config, false)
 	if err != nil {
 		return err
 	}
@@ -129,7 +129,7 @@ func (c keysListCommand) Run(s cli.Streams) error {
 	if c.Config == "" {
 		ctx, stop := cli.UntilSignal()
 		defer stop()
-		if damage, wrong, err = server.CompareKeys(ctx, c.Data, keys); err != nil {
+		if damage, wrong, err = server.CompareKeys(ctx, c.Data, apiKeys); err != nil {
 			damage = errors.Join(damage, err)
 		}
 	}
@@ -143,12 +143,12 @@ func (c keysListCommand) Run(s cli.Streams) error {
 		return s.PrintJSON(struct {
 			Keys  []auth.KeyInfo    `json:"keys"`
 			Wrong map[string]string `json:"not_in_force,omitempty"`
-		}{keys.List(), wrong})
+		}{apiKeys.List(), wrong})
 	}
 	table := s.Table()
 	table.Row("NAME", "ID", "TENANTS", "PERMISSIONS", "OBLIGATIONS", "AUDIENCES", "PRINCIPAL", "ADDED", "EXPIRES", "REVOKED")
 	now := time.Now()
-	for _, k := range keys.List() {
+	for _, k := range apiKeys.List() {
 		principal := cli.Quoted("-")
 		if k.Principal != (auth.Principal{}) {
 			principal = cli.Quoted(k.Principal.String())
@@ -185,7 +185,7 @@ func (c keysRevokeCommand) Run(cli.Streams) error {
 
 // openKeys opens the keys of a directory or of a cluster. Only adding makes a directory: a mistyped one must not look like a
 // service without keys.
-func openKeys(dir, file string, adding bool) (keys *auth.Keys, done func(), err error) {
+func openKeys(dir, file string, adding bool) (apiKeys *auth.Keys, done func(), err error) {
 	if file != "" {
 		told, err := readConfig(file)
 		if err != nil {
@@ -201,8 +201,8 @@ func openKeys(dir, file string, adding bool) (keys *auth.Keys, done func(), err 
 	if server.IsReplica(dir) { // a key that was revoked there would go on to count
 		return nil, nil, fmt.Errorf("%s is the directory of a replica, whose API keys are in etcd; give its configuration with --config in place of --data", dir)
 	}
-	keys, err = auth.OpenKeys(dir)
-	return keys, func() {}, err
+	apiKeys, err = auth.OpenKeys(dir)
+	return apiKeys, func() {}, err
 }
 
 // readConfig reads the configuration of a server, as serve would with the same file and environment.

@@ -37,10 +37,10 @@ func openDesk(t *testing.T, options ...pdptest.Option) *desk {
 	t.Helper()
 	d := &desk{t: t}
 	data := t.TempDir()
-	keys, err := auth.OpenKeys(data)
+	apiKeys, err := auth.OpenKeys(data)
 	must(t, err)
 	add := func(name string, g auth.Grant) string {
-		key, err := keys.Add(auth.KeySpec{Name: name, Grant: g})
+		key, err := apiKeys.Add(auth.KeySpec{Name: name, Grant: g})
 		must(t, err)
 		return key
 	}

@@ -74,15 +74,15 @@ func existing(dir string) string {
 
 // keysOnRecord compares the API keys with the log.
 func (x *exam) keysOnRecord() {
-	keys, err := auth.OpenKeys(x.data)
+	apiKeys, err := auth.OpenKeys(x.data)
 	if err != nil || x.Config.Program.InProcess {
 		return
 	}
-	known, damage, err := server.KeysOnRecord(x.ctx, x.reader, keys)
-	if err = errors.Join(err, keys.Damage(), damage); err != nil {
+	known, damage, err := server.KeysOnRecord(x.ctx, x.reader, apiKeys)
+	if err = errors.Join(err, apiKeys.Damage(), damage); err != nil {
 		x.Bites("keys", "find out who changed the directory, and see policy-service log verify "+x.data, "%s", strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
-	wrong := known.Against(keys)
+	wrong := known.Against(apiKeys)
 	for _, name := range slices.Sorted(maps.Keys(wrong)) {
 		x.Bites("keys", "find out who changed "+auth.KeyFile+", and make a new key under another name if its holder needs one",
 			"%q is not in force, whatever its file says: %s", name, wrong[name])
@@ -154,9 +154,9 @@ func inForce(k auth.KeyInfo) bool { return !k.Ended(time.Now()) }
 const renewWithin = 14 * 24 * time.Hour
 
 // expiring looks for keys that expire soon, or have expired, and were neither revoked nor renewed.
-func (x *exam) expiring(keys []auth.KeyInfo) {
-	for n, k := range keys {
-		renewed := slices.ContainsFunc(keys[n+1:], func(later auth.KeyInfo) bool { return later.Name == k.Name })
+func (x *exam) expiring(apiKeys []auth.KeyInfo) {
+	for n, k := range apiKeys {
+		renewed := slices.ContainsFunc(apiKeys[n+1:], func(later auth.KeyInfo) bool { return later.Name == k.Name })
 		if renewed || k.Expires.IsZero() || !k.Revoked.IsZero() || time.Until(k.Expires) >= renewWithin {
 			continue
 		}
@@ -171,13 +171,13 @@ func (x *exam) expiring(keys []auth.KeyInfo) {
 
 // unbarred looks for people who approve by an API key and could decide about their own questions, which a gateway asks
 // by a token that names them in another way: see [auth.JWTIssuer.Unbarred].
-func (x *exam) unbarred(keys []auth.KeyInfo) {
+func (x *exam) unbarred(apiKeys []auth.KeyInfo) {
 	for n, issuer := range x.Config.Auth.JWT {
 		err := issuer.Unbarred()
 		ofType := func(k auth.KeyInfo) bool {
 			return inForce(k) && slices.Contains(k.Permissions, auth.Approve) && k.Principal.Type == issuer.Principal.Type
 		}
-		if err != nil && slices.ContainsFunc(keys, ofType) {
+		if err != nil && slices.ContainsFunc(apiKeys, ofType) {
 			x.Wrong("keys", fmt.Errorf("auth.jwt[%d]: %w", n, err))
 		}
 	}

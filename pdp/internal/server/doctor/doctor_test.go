@@ -54,9 +54,9 @@ func lived(t *testing.T) string {
 	t.Helper()
 	before := filepath.Join(life.dir, "data")
 	life.Do(func() {
-		keys, err := auth.OpenKeys(before)
+		apiKeys, err := auth.OpenKeys(before)
 		must(t, err)
-		if _, err := keys.Add(auth.KeySpec{Name: "gateway"}); err != nil {
+		if _, err := apiKeys.Add(auth.KeySpec{Name: "gateway"}); err != nil {
 			t.Fatal(err)
 		}
 		life.ended = t.Run("a life before", func(t *testing.T) { living(t, before) })
@@ -272,11 +272,11 @@ func TestSpoilt(t *testing.T) {
 
 func adds(name string, lifetime time.Duration) func(string) error {
 	return func(data string) error {
-		keys, err := auth.OpenKeys(data)
+		apiKeys, err := auth.OpenKeys(data)
 		if err != nil {
 			return err
 		}
-		_, err = keys.Add(auth.KeySpec{Name: name, Lifetime: lifetime})
+		_, err = apiKeys.Add(auth.KeySpec{Name: name, Lifetime: lifetime})
 		return err
 	}
 }
@@ -444,14 +444,14 @@ func TestConfiguration(t *testing.T) {
 func TestKeysThatRelay(t *testing.T) {
 	t.Parallel()
 	data := lived(t)
-	keys, err := auth.OpenKeys(data)
+	apiKeys, err := auth.OpenKeys(data)
 	must(t, err)
 	for _, name := range []string{"mcp", "old"} {
-		if _, err := keys.Add(auth.KeySpec{Name: name, Grant: auth.Grant{Permissions: []auth.Permission{auth.Decide, auth.Relay}}}); err != nil {
+		if _, err := apiKeys.Add(auth.KeySpec{Name: name, Grant: auth.Grant{Permissions: []auth.Permission{auth.Decide, auth.Relay}}}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	must(t, keys.Revoke("old"))
+	must(t, apiKeys.Revoke("old"))
 	with := func(data string, names ...string) []doctor.Finding {
 		p := patient(data)
 		p.Config.Auth.JWT = []auth.JWTIssuer{

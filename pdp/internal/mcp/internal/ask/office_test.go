@@ -53,14 +53,14 @@ const officePolicies = `@id("ask") @obligation("ask") permit(principal, action =
 func people(t testing.TB, set ...func(*ask.Options)) *office {
 	t.Helper()
 	o := &office{stage: &stage{t: t, data: mcptest.QuickDir(t)}, Clock: clock.At(pdptest.Now)}
-	keys, err := auth.OpenKeys(o.data)
+	apiKeys, err := auth.OpenKeys(o.data)
 	o.must(err)
-	gateway, err := keys.Add(auth.KeySpec{Name: "gw", Grant: auth.Grant{Tenants: []string{"*"}, Permissions: []auth.Permission{auth.Decide, auth.Search, auth.Request, auth.Relay}}})
+	gateway, err := apiKeys.Add(auth.KeySpec{Name: "gw", Grant: auth.Grant{Tenants: []string{"*"}, Permissions: []auth.Permission{auth.Decide, auth.Search, auth.Request, auth.Relay}}})
 	o.must(err)
 	mia := auth.KeySpec{Name: "mia", Grant: auth.Grant{Tenants: []string{"*"}, Permissions: []auth.Permission{auth.Approve}}}
 	mia.Principal, err = auth.ParsePrincipal(`user::"mia"`)
 	o.must(err)
-	o.mia, err = keys.Add(mia)
+	o.mia, err = apiKeys.Add(mia)
 	o.must(err)
 	o.pdp = pdptest.Start(t, pdptest.Bundle(map[string]string{
 		"a.cedar": officePolicies, "bundle.yaml": "allow_trivial: true\n",

@@ -70,7 +70,7 @@ func newOffice(t *testing.T) *office {
 	o := &office{t: t, data: mcptest.QuickDir(t), key: map[string]string{}, clock: clock.At(time.Now()), asked: map[string]int{}, open: map[string]int{}, most: map[string]int{}}
 	o.passes, o.cuts = context.WithCancel(context.Background())
 	t.Cleanup(func() { o.cut() })
-	keys, err := auth.OpenKeys(o.data)
+	apiKeys, err := auth.OpenKeys(o.data)
 	o.must(err)
 	for name, permissions := range map[string][]auth.Permission{"gateway": {auth.Decide, auth.Request}, "mia": {auth.Approve}, "ann": {auth.Approve}} {
 		spec := auth.KeySpec{Name: name, Grant: auth.Grant{Tenants: []string{"*"}, Permissions: permissions}}
@@ -78,7 +78,7 @@ func newOffice(t *testing.T) *office {
 			spec.Principal, err = auth.ParsePrincipal(`user::"` + name + `"`)
 			o.must(err)
 		}
-		o.key[name], err = keys.Add(spec)
+		o.key[name], err = apiKeys.Add(spec)
 		o.must(err)
 	}
 	front, err := net.Listen("tcp", "127.0.0.1:0")
