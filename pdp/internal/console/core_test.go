@@ -22,6 +22,7 @@ import (
 	"policy-service/pdp/internal/console/oidctest"
 	"policy-service/pdp/internal/server"
 	"policy-service/pdp/internal/server/auth"
+	"policy-service/pdp/internal/server/auth/keys"
 	"policy-service/pdp/pdptest"
 	"policy-service/pdp/pdptest/clock"
 )
@@ -31,7 +32,7 @@ type core struct {
 	t        *testing.T
 	URL      string // of the console, for browsers
 	clock    *clock.Clock
-	keys     *auth.Keys
+	keys     *keys.Keys
 	key      map[string]string // by name
 	provider *oidctest.Provider
 	api      http.RoundTripper
@@ -101,7 +102,7 @@ func openCore(t *testing.T, with coreWith) *core {
 	c := &core{t: t, clock: clock.New(), key: map[string]string{}, log: &coreLog{}}
 	data := t.TempDir()
 	var err error
-	c.keys, err = auth.OpenKeys(data)
+	c.keys, err = keys.Open(data)
 	coreMust(t, err)
 	c.addKey("pep", auth.Principal{}, auth.Decide)
 	for _, who := range []string{"mia", "eve"} {
@@ -192,7 +193,7 @@ func (c *core) configure(config auth.OIDC) {
 
 func (c *core) addKey(name string, principal auth.Principal, permission auth.Permission) {
 	c.t.Helper()
-	secret, err := c.keys.Add(auth.KeySpec{Name: name, Principal: principal, Grant: auth.Grant{Tenants: []string{"*"}, Permissions: []auth.Permission{permission}}})
+	secret, err := c.keys.Add(keys.Spec{Name: name, Principal: principal, Grant: auth.Grant{Tenants: []string{"*"}, Permissions: []auth.Permission{permission}}})
 	coreMust(c.t, err)
 	c.key[name] = secret
 }

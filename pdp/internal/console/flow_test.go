@@ -11,6 +11,7 @@ import (
 
 	"policy-service/pdp/internal/server"
 	"policy-service/pdp/internal/server/auth"
+	"policy-service/pdp/internal/server/auth/keys"
 	"policy-service/pdp/pdptest"
 	"policy-service/pdp/pdptest/browsertest"
 	"policy-service/pdp/pdptest/clock"
@@ -53,7 +54,7 @@ type flow struct {
 	*pdptest.Server
 	*clock.Clock
 	t    testing.TB
-	keys *auth.Keys
+	keys *keys.Keys
 	// secret is an API key, by its name.
 	secret map[string]string
 }
@@ -63,7 +64,7 @@ func openFlow(t testing.TB, options ...pdptest.Option) *flow {
 	f := &flow{t: t, secret: map[string]string{}, Clock: clock.At(pdptest.Now)}
 	data := t.TempDir()
 	var err error
-	f.keys, err = auth.OpenKeys(data)
+	f.keys, err = keys.Open(data)
 	flowMust(t, err)
 	f.key("gateway", "", auth.Decide)
 	f.key("auditor", "", auth.LogRead)
@@ -88,7 +89,7 @@ func flowMust(t testing.TB, err error) {
 // key makes an API key.
 func (f *flow) key(name, principal string, permissions ...auth.Permission) {
 	f.t.Helper()
-	spec := auth.KeySpec{Name: name, Grant: auth.Grant{Tenants: []string{"default"}, Permissions: permissions}}
+	spec := keys.Spec{Name: name, Grant: auth.Grant{Tenants: []string{"default"}, Permissions: permissions}}
 	if principal != "" {
 		spec.Principal = auth.Principal{Type: "User", ID: principal}
 	}

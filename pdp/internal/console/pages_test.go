@@ -15,6 +15,7 @@ import (
 
 	"policy-service/pdp/internal/server"
 	"policy-service/pdp/internal/server/auth"
+	"policy-service/pdp/internal/server/auth/keys"
 	"policy-service/pdp/pdptest"
 	"policy-service/pdp/pdptest/clock"
 )
@@ -43,7 +44,7 @@ type pages struct {
 	*pdptest.Server
 	*clock.Clock
 	t      testing.TB
-	keys   *auth.Keys
+	keys   *keys.Keys
 	secret map[string]string
 }
 
@@ -58,7 +59,7 @@ func openPagesWith(t testing.TB, prepare func(*pages, *server.Config), more ...s
 	p := &pages{t: t, secret: map[string]string{}, Clock: clock.At(pdptest.Now)}
 	data := t.TempDir()
 	var err error
-	p.keys, err = auth.OpenKeys(data)
+	p.keys, err = keys.Open(data)
 	p.must(err)
 	p.key("gateway", auth.Principal{}, auth.Decide)
 	p.key("operator", auth.Principal{}, auth.LogAdmin)
@@ -85,7 +86,7 @@ func (p *pages) must(err error) {
 
 func (p *pages) key(name string, principal auth.Principal, permissions ...auth.Permission) {
 	p.t.Helper()
-	secret, err := p.keys.Add(auth.KeySpec{Name: name, Principal: principal, Grant: auth.Grant{Tenants: []string{"*"}, Permissions: permissions}})
+	secret, err := p.keys.Add(keys.Spec{Name: name, Principal: principal, Grant: auth.Grant{Tenants: []string{"*"}, Permissions: permissions}})
 	p.must(err)
 	p.secret[name] = secret
 }

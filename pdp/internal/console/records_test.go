@@ -15,6 +15,7 @@ import (
 
 	"policy-service/pdp/internal/server"
 	"policy-service/pdp/internal/server/auth"
+	"policy-service/pdp/internal/server/auth/keys"
 	"policy-service/pdp/internal/visible/hostile"
 	"policy-service/pdp/pdptest/browsertest"
 )
@@ -61,7 +62,7 @@ func openRecords(t *testing.T) *records {
 		p.key("reader", auth.Principal{}, auth.LogRead)
 		p.key("searcher", auth.Principal{}, auth.Decide, auth.Search)
 		p.key("both", auth.Principal{Type: "User", ID: "mia"}, auth.LogRead, auth.Explain, auth.Approve)
-		secret, err := p.keys.Add(auth.KeySpec{Name: "acme", Grant: auth.Grant{Tenants: []string{"acme"}, Permissions: []auth.Permission{auth.LogRead, auth.Explain}}})
+		secret, err := p.keys.Add(keys.Spec{Name: "acme", Grant: auth.Grant{Tenants: []string{"acme"}, Permissions: []auth.Permission{auth.LogRead, auth.Explain}}})
 		p.must(err)
 		p.secret["acme"] = secret
 	}

@@ -14,6 +14,7 @@ import (
 	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/internal/server"
 	"policy-service/pdp/internal/server/auth"
+	"policy-service/pdp/internal/server/auth/keys"
 	"policy-service/pdp/pdptest"
 	"policy-service/pdp/pdptest/bound"
 	"policy-service/pdp/pdptest/clock"
@@ -25,7 +26,7 @@ func BenchmarkRecordsOfAMillion(b *testing.B) {
 	c := server.Config{Listen: "127.0.0.1:0", Data: b.TempDir(), Program: server.Program{Source: pdptest.Txtar(recordsBundle)}}
 	c.Console = &server.ConsoleConfig{Session: server.SessionConfig{Max: 8 * time.Hour, Idle: time.Hour}}
 	var err error
-	p.keys, err = auth.OpenKeys(c.Data)
+	p.keys, err = keys.Open(c.Data)
 	coreMust(b, err)
 	p.key("auditor", auth.Principal{}, auth.LogRead, auth.Explain)
 	fillWithDecisions(b, &c, 1_000_000)

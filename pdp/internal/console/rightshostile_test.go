@@ -12,6 +12,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"policy-service/pdp/internal/server/auth"
+	"policy-service/pdp/internal/server/auth/keys"
 	"policy-service/pdp/internal/visible/hostile"
 	"policy-service/pdp/pdptest"
 	"policy-service/pdp/pdptest/night"
@@ -104,7 +105,7 @@ func openRightsHostile(t testing.TB, options ...pdptest.Option) *rightsHostileWo
 	w := newRightsWorld(t)
 	// Who asks with one text says something about the request with the next one.
 	grant := func(who, key, principal string, permissions ...auth.Permission) error {
-		secret, err := w.keys.Add(auth.KeySpec{Name: key, Principal: auth.Principal{Type: "user", ID: principal}, Grant: auth.Grant{Tenants: []string{"*"}, Permissions: permissions}})
+		secret, err := w.keys.Add(keys.Spec{Name: key, Principal: auth.Principal{Type: "user", ID: principal}, Grant: auth.Grant{Tenants: []string{"*"}, Permissions: permissions}})
 		w.secret[who] = secret
 		return err
 	}

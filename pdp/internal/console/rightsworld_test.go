@@ -15,6 +15,7 @@ import (
 	"policy-service/pdp/internal/console/oidctest"
 	"policy-service/pdp/internal/server"
 	"policy-service/pdp/internal/server/auth"
+	"policy-service/pdp/internal/server/auth/keys"
 	"policy-service/pdp/pdptest"
 	"policy-service/pdp/pdptest/clock"
 )
@@ -46,7 +47,7 @@ type rightsWorld struct {
 	*clock.Clock
 	t    testing.TB
 	data string
-	keys *auth.Keys
+	keys *keys.Keys
 	// secret is the API key of each person by name, and of the program that asks as pep; connects are the connections of
 	// those who have certificates.
 	secret   map[string]string
@@ -113,7 +114,7 @@ func newRightsWorld(t testing.TB) *rightsWorld {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(data) })
 	w := &rightsWorld{t: t, data: data, secret: map[string]string{}, connects: map[string]http.RoundTripper{}, Clock: clock.At(pdptest.Now)}
-	w.keys, err = auth.OpenKeys(w.data)
+	w.keys, err = keys.Open(w.data)
 	rightsMust(t, err)
 	return w
 }
@@ -154,7 +155,7 @@ func rightsMust(t testing.TB, err error) {
 
 func (w *rightsWorld) grants(p rightsPerson) {
 	w.t.Helper()
-	spec := auth.KeySpec{Name: p.name, Grant: auth.Grant{Tenants: p.tenants, Permissions: p.permissions}}
+	spec := keys.Spec{Name: p.name, Grant: auth.Grant{Tenants: p.tenants, Permissions: p.permissions}}
 	if p.principal != "" {
 		spec.Principal = auth.Principal{Type: "user", ID: p.principal}
 	}

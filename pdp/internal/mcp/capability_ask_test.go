@@ -19,6 +19,7 @@ import (
 	"policy-service/pdp/internal/mcp"
 	pdpserver "policy-service/pdp/internal/server"
 	"policy-service/pdp/internal/server/auth"
+	"policy-service/pdp/internal/server/auth/keys"
 	"policy-service/pdp/pdptest/mcptest"
 )
 
@@ -331,9 +332,9 @@ func TestCapabilityOwed(t *testing.T) {
 			"obligations.yaml": peopleObligations + "note: {type: log, properties: {level: info, event: granted}}\n",
 		},
 	})
-	apiKeys, err := auth.OpenKeys(w.data)
+	apiKeys, err := keys.Open(w.data)
 	orFail(t, err)
-	key, err := apiKeys.Add(auth.KeySpec{Name: "registered", Grant: auth.Grant{
+	key, err := apiKeys.Add(keys.Spec{Name: "registered", Grant: auth.Grant{
 		Tenants: []string{"*"}, Permissions: []auth.Permission{auth.Decide, auth.Capability}, Obligations: []string{"log"},
 	}})
 	orFail(t, err)

@@ -14,6 +14,7 @@ import (
 	"policy-service/pdp/internal/mcp"
 	pdpserver "policy-service/pdp/internal/server"
 	"policy-service/pdp/internal/server/auth"
+	"policy-service/pdp/internal/server/auth/keys"
 	"policy-service/pdp/internal/server/config"
 	"policy-service/pdp/pdptest/mcptest"
 )
@@ -227,9 +228,9 @@ func TestCapabilityOfANamedGateway(t *testing.T) {
 	inEras(t, func(t *testing.T, era string) {
 		const name = "https://gw1.example.com"
 		w := newVault(t, land{change: func(c *mcp.Config) { c.Capabilities.HolderKey = mcp.HolderKeyGateway }})
-		apiKeys, err := auth.OpenKeys(w.data)
+		apiKeys, err := keys.Open(w.data)
 		orFail(t, err)
-		key, err := apiKeys.Add(auth.KeySpec{Name: "gw1", Grant: auth.Grant{
+		key, err := apiKeys.Add(keys.Spec{Name: "gw1", Grant: auth.Grant{
 			Audiences: []string{name}, Tenants: []string{"*"}, Permissions: []auth.Permission{auth.Decide, auth.Search, auth.Relay, auth.Capability},
 		}})
 		orFail(t, err)

@@ -29,6 +29,7 @@ import (
 	"policy-service/pdp/internal/mcp/internal/people"
 	"policy-service/pdp/internal/server"
 	"policy-service/pdp/internal/server/auth"
+	"policy-service/pdp/internal/server/auth/keys"
 	"policy-service/pdp/pdptest"
 	"policy-service/pdp/pdptest/mcptest"
 )
@@ -165,11 +166,11 @@ func TestDriftIsRecorded(t *testing.T) {
 func TestDriftIsNotRecorded(t *testing.T) {
 	t.Parallel()
 	data, file := mcptest.QuickDir(t), filepath.Join(t.TempDir(), "gateway.key")
-	apiKeys, err := auth.OpenKeys(data)
+	apiKeys, err := keys.Open(data)
 	mcptest.Must(t, err)
 	key := map[auth.Permission]string{}
 	for _, may := range []auth.Permission{auth.Search, auth.Decide} {
-		key[may], err = apiKeys.Add(auth.KeySpec{Name: string(may), Grant: auth.Grant{Permissions: []auth.Permission{may}}})
+		key[may], err = apiKeys.Add(keys.Spec{Name: string(may), Grant: auth.Grant{Permissions: []auth.Permission{may}}})
 		mcptest.Must(t, err)
 	}
 	pdp := pdptest.Start(t, pdptest.Bundle(driftBundle), func(c *server.Config) { c.Data = data })

@@ -18,6 +18,7 @@ import (
 	"policy-service/pdp/internal/mcp"
 	pdpserver "policy-service/pdp/internal/server"
 	"policy-service/pdp/internal/server/auth"
+	"policy-service/pdp/internal/server/auth/keys"
 	"policy-service/pdp/pdptest"
 	"policy-service/pdp/pdptest/mcptest"
 )
@@ -175,9 +176,9 @@ func (w *world) addKeys(s *siege) {
 
 func (w *world) addKey(s *siege, name, principal string, permissions ...auth.Permission) {
 	s.t.Helper()
-	apiKeys, err := auth.OpenKeys(s.data)
+	apiKeys, err := keys.Open(s.data)
 	orFail(s.t, err)
-	spec := auth.KeySpec{Name: name, Grant: auth.Grant{Tenants: []string{"*"}, Permissions: permissions}}
+	spec := keys.Spec{Name: name, Grant: auth.Grant{Tenants: []string{"*"}, Permissions: permissions}}
 	if principal != "" {
 		spec.Principal, err = auth.ParsePrincipal(principal)
 		orFail(s.t, err)

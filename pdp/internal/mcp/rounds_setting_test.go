@@ -25,6 +25,7 @@ import (
 	"policy-service/pdp/internal/mcp"
 	pdpserver "policy-service/pdp/internal/server"
 	"policy-service/pdp/internal/server/auth"
+	"policy-service/pdp/internal/server/auth/keys"
 	"policy-service/pdp/internal/server/config"
 	"policy-service/pdp/pdptest/mcptest"
 )
@@ -85,13 +86,13 @@ func newSetting(t testing.TB, pdpListen, serverEra string) *setting {
 	for name, text := range settingPolicies {
 		orFail(t, os.WriteFile(filepath.Join(s.file("policies"), name), []byte(text), 0o600))
 	}
-	apiKeys, err := auth.OpenKeys(s.file("data"))
+	apiKeys, err := keys.Open(s.file("data"))
 	orFail(t, err)
-	gateway, err := apiKeys.Add(auth.KeySpec{Name: "gateway", Grant: auth.Grant{Permissions: []auth.Permission{auth.Decide, auth.Search, auth.Request, auth.Relay, auth.Capability}}})
+	gateway, err := apiKeys.Add(keys.Spec{Name: "gateway", Grant: auth.Grant{Permissions: []auth.Permission{auth.Decide, auth.Search, auth.Request, auth.Relay, auth.Capability}}})
 	orFail(t, err)
-	s.bob, err = apiKeys.Add(auth.KeySpec{Name: "bob", Principal: auth.Principal{Type: "user", ID: roundsBob}, Grant: auth.Grant{Permissions: []auth.Permission{auth.Approve}}})
+	s.bob, err = apiKeys.Add(keys.Spec{Name: "bob", Principal: auth.Principal{Type: "user", ID: roundsBob}, Grant: auth.Grant{Permissions: []auth.Permission{auth.Approve}}})
 	orFail(t, err)
-	s.warden, err = apiKeys.Add(auth.KeySpec{Name: "warden", Grant: auth.Grant{Permissions: []auth.Permission{auth.CapabilityAdmin, auth.LogRead}}})
+	s.warden, err = apiKeys.Add(keys.Spec{Name: "warden", Grant: auth.Grant{Permissions: []auth.Permission{auth.CapabilityAdmin, auth.LogRead}}})
 	orFail(t, err)
 	s.write("gateway.key", gateway)
 	s.write("seal.key", string(bytes.Repeat([]byte("seal"), 8)))

@@ -20,7 +20,7 @@ import (
 	"policy-service/pdp/internal/approval"
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/journal"
-	"policy-service/pdp/internal/server/auth"
+	"policy-service/pdp/internal/server/auth/keys"
 )
 
 // attack does something to the files that needs no key, and says what.
@@ -407,7 +407,7 @@ func (m *hostileModel) newID() string {
 // olderKeys puts an older file of keys back, and the marks of then with it.
 func (m *hostileModel) olderKeys() string {
 	from := m.rng.IntN(len(m.past))
-	for _, name := range []string{auth.KeyFile, auth.KeyMarksFile} {
+	for _, name := range []string{keys.File, keys.MarksFile} {
 		if _, is := m.past[from][name]; is {
 			m.putBack(from, name)
 		} else {
@@ -419,18 +419,18 @@ func (m *hostileModel) olderKeys() string {
 
 // editedKeys has the file say that revoked keys are not, or gives a person's key a secret that somebody else knows.
 func (m *hostileModel) editedKeys() string {
-	text, err := os.ReadFile(filepath.Join(m.data, auth.KeyFile))
+	text, err := os.ReadFile(filepath.Join(m.data, keys.File))
 	if err != nil {
 		return "nothing"
 	}
 	if m.chance(2) {
-		m.put(auth.KeyFile, regexp.MustCompile(`,"revoked":"[^"]*"`).ReplaceAll(text, nil))
+		m.put(keys.File, regexp.MustCompile(`,"revoked":"[^"]*"`).ReplaceAll(text, nil))
 		return "no key revoked"
 	}
 	person := m.holder[oneOf(m, []string{"noah", "zoe"})]
 	key := m.key[person]
 	forged := "Bearer psk_" + idOf(key) + "_" + strings.Repeat("A", 43)
-	m.put(auth.KeyFile, bytes.ReplaceAll(text, []byte(hashOf(key)), []byte(hashOf(forged))))
+	m.put(keys.File, bytes.ReplaceAll(text, []byte(hashOf(key)), []byte(hashOf(forged))))
 	name := "forged " + person
 	m.key[name], m.forgeries = forged, append(m.forgeries, name)
 	return "another secret of " + person

@@ -25,6 +25,7 @@ import (
 	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/internal/server"
 	"policy-service/pdp/internal/server/auth"
+	"policy-service/pdp/internal/server/auth/keys"
 	"policy-service/pdp/pdptest"
 	"policy-service/pdp/pdptest/bound"
 )
@@ -95,12 +96,12 @@ func withApprovals(b *testing.B, n int, then func(s *approval.Store, k int, a ap
 // about everything and about nothing.
 func benchCounter(b *testing.B, data string, options ...pdptest.Option) (s *pdptest.Server, apiKeys map[string]string) {
 	b.Helper()
-	store, err := auth.OpenKeys(data)
+	store, err := keys.Open(data)
 	if err != nil {
 		b.Fatal(err)
 	}
 	apiKeys = map[string]string{}
-	for name, spec := range map[string]auth.KeySpec{
+	for name, spec := range map[string]keys.Spec{
 		"pep": {Grant: auth.Grant{Permissions: []auth.Permission{auth.Decide, auth.Request}}},
 		"mia": {Principal: auth.Principal{Type: "user", ID: "mia"}, Grant: auth.Grant{Permissions: []auth.Permission{auth.Approve}}},
 		"eve": {Principal: auth.Principal{Type: "user", ID: "eve"}, Grant: auth.Grant{Permissions: []auth.Permission{auth.Approve}}},
@@ -184,9 +185,9 @@ func inTurns(b *testing.B, none *pdptest.Server, noneKey string, many *pdptest.S
 func BenchmarkStartWith10kPendingBeforeAMillionRecords(b *testing.B) {
 	const waiting, records = 10_000, 1_000_000
 	data := withWaiting(b, 0) // for the key, and a place in memory
-	apiKeys, err := auth.OpenKeys(data)
+	apiKeys, err := keys.Open(data)
 	must(b, err)
-	pep, err := apiKeys.Add(auth.KeySpec{Name: "pep", Grant: auth.Grant{Tenants: []string{"*"}, Permissions: []auth.Permission{auth.Decide, auth.Explain}}})
+	pep, err := apiKeys.Add(keys.Spec{Name: "pep", Grant: auth.Grant{Tenants: []string{"*"}, Permissions: []auth.Permission{auth.Decide, auth.Explain}}})
 	must(b, err)
 	start := func() *pdptest.Server {
 		return pdptest.Start(b, pdptest.Bundle(approvalFiles()), func(c *server.Config) {

@@ -18,6 +18,7 @@ import (
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/server"
 	"policy-service/pdp/internal/server/auth"
+	"policy-service/pdp/internal/server/auth/keys"
 	"policy-service/pdp/internal/server/doctor"
 	"policy-service/pdp/pdptest"
 )
@@ -230,9 +231,9 @@ func TestGoneStepDoesNotAllow(t *testing.T) {
 // revoke ends a key, and returns once the server knows.
 func (c *counter) revoke(name string) {
 	c.t.Helper()
-	keys, err := auth.OpenKeys(c.data)
+	apiKeys, err := keys.Open(c.data)
 	must(c.t, err)
-	must(c.t, keys.Revoke(name))
+	must(c.t, apiKeys.Revoke(name))
 	c.until(name, func(status int) bool { return status == http.StatusUnauthorized })
 }
 

@@ -30,6 +30,7 @@ import (
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/server"
 	"policy-service/pdp/internal/server/auth"
+	"policy-service/pdp/internal/server/auth/keys"
 	"policy-service/pdp/pdptest"
 	"policy-service/pdp/pdptest/clock"
 	"policy-service/pdp/pdptest/night"
@@ -296,12 +297,12 @@ func (m *hostileModel) setClock() {
 }
 
 func (m *hostileModel) revokeKey(person string) {
-	keys, err := auth.OpenKeys(m.data)
+	apiKeys, err := keys.Open(m.data)
 	if err != nil {
 		return
 	}
 	old := m.holder[person]
-	_ = keys.Revoke(old)
+	_ = apiKeys.Revoke(old)
 	m.newKey(person)
 	m.until(old, func(status int) bool { return status == http.StatusUnauthorized })
 }
@@ -388,13 +389,13 @@ func (m *hostileModel) goOn() {
 
 // revoked are the names of the keys that are not in force.
 func (m *hostileModel) revoked() map[string]bool {
-	keys, err := auth.OpenKeys(m.data)
+	apiKeys, err := keys.Open(m.data)
 	out := map[string]bool{}
 	if err != nil || m.cluster != nil { // in etcd none is revoked
 		return out
 	}
 	there := map[string]bool{}
-	for _, k := range keys.List() {
+	for _, k := range apiKeys.List() {
 		there[k.Name], out[k.Name] = true, !k.Revoked.IsZero()
 	}
 	for name := range m.key {
@@ -557,8 +558,8 @@ type logged struct {
 		From      string    `json:"from"`
 		To        string    `json:"to"`
 		ExpiresAt time.Time `json:"expires_at"`
-		auth.RecordedKey
-		Keys []auth.RecordedKey `json:"keys"`
+		keys.Recorded
+		Keys []keys.Recorded `json:"keys"`
 	} `json:"details"`
 }
 
@@ -674,7 +675,7 @@ func carried(lines []logged, id string, y yesSaid, quorum, uses int, said map[st
 	named, delegates := map[string]string{}, map[string]string{}
 	revoked := map[string]bool{} // by what is on record
 	for _, l := range lines {
-		for _, key := range append(l.Details.Keys, l.Details.RecordedKey) {
+		for _, key := range append(l.Details.Keys, l.Details.Recorded) {
 			if strings.HasPrefix(l.Event, "api_key") && !key.Revoked.IsZero() {
 				revoked[key.Name] = true
 			}

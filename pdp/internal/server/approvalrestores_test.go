@@ -15,6 +15,7 @@ import (
 	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/internal/server"
 	"policy-service/pdp/internal/server/auth"
+	"policy-service/pdp/internal/server/auth/keys"
 	"policy-service/pdp/pdptest/etcdtest"
 	"policy-service/pdp/pdptest/night"
 )
@@ -147,12 +148,12 @@ func (m *hostileModel) grew(stop int) bool {
 
 // welcomeBack makes new keys for people whose keys were added after what was restored.
 func (m *hostileModel) welcomeBack() {
-	keys, err := auth.OpenKeys(m.data)
+	apiKeys, err := keys.Open(m.data)
 	if err != nil || m.cluster != nil {
 		return
 	}
 	there := map[string]bool{}
-	for _, key := range keys.List() {
+	for _, key := range apiKeys.List() {
 		there[key.Name] = true
 	}
 	for _, person := range []string{"mia", "mia.admin", "noah", "zoe", "eve"} {
@@ -192,7 +193,7 @@ func TestNoYesThatTheLogDoesNotCarryOnEtcd(t *testing.T) {
 		apiKeys, done, err := server.OpenSharedKeys(t.Context(), server.Config{Data: m.data, Cluster: m.cluster})
 		must(t, err)
 		for _, name := range []string{"pep", "mia", "mia.admin", "noah", "zoe", "eve"} {
-			spec := auth.KeySpec{Name: name, Grant: auth.Grant{Tenants: []string{"*"}, Permissions: []auth.Permission{auth.Approve}}}
+			spec := keys.Spec{Name: name, Grant: auth.Grant{Tenants: []string{"*"}, Permissions: []auth.Permission{auth.Approve}}}
 			if name == "pep" {
 				spec.Grant.Permissions = []auth.Permission{auth.Decide}
 			} else {

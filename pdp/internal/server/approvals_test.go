@@ -19,6 +19,7 @@ import (
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/server"
 	"policy-service/pdp/internal/server/auth"
+	"policy-service/pdp/internal/server/auth/keys"
 	"policy-service/pdp/pdptest"
 	"policy-service/pdp/pdptest/clock"
 	"policy-service/pdp/pdptest/night"
@@ -134,9 +135,9 @@ var counterKeys keyring
 
 func (c *counter) grant(name string, tenants []string, principal string, permissions ...auth.Permission) {
 	c.t.Helper()
-	apiKeys, err := auth.OpenKeys(c.data)
+	apiKeys, err := keys.Open(c.data)
 	must(c.t, err)
-	spec := auth.KeySpec{Name: name, Grant: auth.Grant{Tenants: tenants, Permissions: permissions}}
+	spec := keys.Spec{Name: name, Grant: auth.Grant{Tenants: tenants, Permissions: permissions}}
 	if principal != "" {
 		spec.Principal, err = auth.ParsePrincipal(principal)
 		must(c.t, err)

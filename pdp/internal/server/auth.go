@@ -7,6 +7,7 @@ import (
 
 	"policy-service/pdp/internal/cluster"
 	"policy-service/pdp/internal/server/auth"
+	"policy-service/pdp/internal/server/auth/keys"
 )
 
 // AuthConfig has the callers besides the holders of API keys.
@@ -33,7 +34,7 @@ func (s *Server) openCallers(ctx context.Context, approvalKey []byte) error {
 		}
 		apiKeys.LogTo(s.log)
 		if s.decisions != nil {
-			if err := followKeys(ctx, s.decisions.log, s.decisions.events, s.log, apiKeys); err != nil {
+			if err := apiKeys.FollowLog(ctx, s.decisions.log, s.decisions.events); err != nil {
 				return err
 			}
 		}
@@ -56,21 +57,21 @@ func (s *Server) openCallers(ctx context.Context, approvalKey []byte) error {
 
 // openAPIKeys opens the keys of the data directory, or of the cluster. The log of each replica says for itself what it has
 // learned of the keys, as that of a server does of its file.
-func (s *Server) openAPIKeys(ctx context.Context, approvalKey []byte) (*auth.Keys, error) {
+func (s *Server) openAPIKeys(ctx context.Context, approvalKey []byte) (*keys.Keys, error) {
 	if s.cluster == nil {
-		return auth.OpenKeys(s.config.Data)
+		return keys.Open(s.config.Data)
 	}
-	keys, err := auth.OpenSharedKeys(ctx, sharedKeys(s.cluster, approvalKey, s.config.Cluster.KeysStale, s.now, s.log))
+	apiKeys, err := keys.OpenShared(ctx, sharedKeys(s.cluster, approvalKey, s.config.Cluster.KeysStale, s.now, s.log))
 	if err != nil {
 		return nil, err
 	}
-	s.lifetime.add("API keys", closing(keys.Close))
-	s.lifetime.background("API keys' changes", keys.Run)
-	return keys, nil
+	s.lifetime.add("API keys", closing(apiKeys.Close))
+	s.lifetime.background("API keys' changes", apiKeys.Run)
+	return apiKeys, nil
 }
 
-func sharedKeys(c *cluster.Cluster, key []byte, stale time.Duration, now func() time.Time, log *slog.Logger) auth.SharedKeys {
-	return auth.SharedKeys{Engine: c.Engine(cluster.Keys, auth.SharedErrors()), Key: key, Stale: stale, Now: now, Logger: log}
+func sharedKeys(c *cluster.Cluster, key []byte, stale time.Duration, now func() time.Time, log *slog.Logger) keys.Shared {
+	return keys.Shared{Engine: c.Engine(cluster.Keys, keys.SharedErrors()), Key: key, Stale: stale, Now: now, Logger: log}
 }
 
 // newAuthenticator knows the callers that a configuration names, and the API keys of the one before. What was known of

@@ -19,7 +19,7 @@ import (
 	"policy-service/pdp/internal/decisionlog/recorder"
 	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/internal/plainfile"
-	"policy-service/pdp/internal/server/auth"
+	"policy-service/pdp/internal/server/auth/keys"
 	"policy-service/pdp/internal/signing"
 	"policy-service/pdp/internal/version"
 )
@@ -34,16 +34,16 @@ type kept struct {
 // some. What the files of API keys say of a revocation is older than what the log says, since that is copied later.
 var (
 	keptFiles = []kept{
-		{name: auth.KeyFile, without: "no API key is good"},
-		{name: auth.KeyMarksFile},
-		{name: auth.KeyLockFile},
+		{name: keys.File, without: "no API key is good"},
+		{name: keys.MarksFile},
+		{name: keys.LockFile},
 	}
 	storeFiles   = []kept{{name: approval.FileName}, {name: capability.FileName}}
 	privateFiles = []kept{
 		{name: format.KeyFile, without: "serve does not go on with the decision log, and exits with 2"},
 		{name: format.NextKeyFile},
 		{name: maskKey.File, without: "masked values of before and after cannot be compared, and sealed evidence cannot be opened", anyLog: true},
-		{name: auth.RenewKey.File, anyLog: true},
+		{name: keys.RenewKey.File, anyLog: true},
 		{name: signing.File, without: "clients get new keys, and capability tokens of before are refused"},
 		{name: approvals.Key.File, without: "serve does not go on with the approval requests, and exits with 2"},
 		{name: pageKey.File, without: "searches of the last hour cannot go on"},

@@ -12,7 +12,7 @@ import (
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/internal/plainfile"
-	"policy-service/pdp/internal/server/auth"
+	"policy-service/pdp/internal/server/auth/keys"
 )
 
 // begunAnew are the details of the record with which a log begins in the place of one that is damaged or gone. They say of
@@ -45,11 +45,11 @@ func BeginLog(data string) (ended []string, err error) {
 		return nil, errors.New("what was restored here is not on record yet; start the server once")
 	}
 	first := func() error {
-		keys, err := auth.OpenKeys(data)
+		apiKeys, err := keys.Open(data)
 		if err != nil {
 			return err
 		}
-		if ended, err = keys.RevokeAll(); err != nil {
+		if ended, err = apiKeys.RevokeAll(); err != nil {
 			return err
 		}
 		if before != nil {

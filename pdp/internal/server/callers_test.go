@@ -13,6 +13,7 @@ import (
 
 	"policy-service/pdp/internal/server"
 	"policy-service/pdp/internal/server/auth"
+	"policy-service/pdp/internal/server/auth/keys"
 	"policy-service/pdp/pdptest"
 )
 
@@ -27,9 +28,9 @@ var ofItsMoment = regexp.MustCompile(`"(checkpoint|digest)":"[^"]*"|"hashes":\[[
 func TestTenantsOfOthersAreAnsweredLikeNone(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	apiKeys, err := auth.OpenKeys(dir)
+	apiKeys, err := keys.Open(dir)
 	must(t, err)
-	pep, err := apiKeys.Add(auth.KeySpec{Name: "pep", Principal: auth.Principal{Type: "User", ID: "mia"}, Grant: auth.Grant{
+	pep, err := apiKeys.Add(keys.Spec{Name: "pep", Principal: auth.Principal{Type: "User", ID: "mia"}, Grant: auth.Grant{
 		Permissions: []auth.Permission{auth.Decide, auth.Search, auth.Explain, auth.Request, auth.Approve, auth.LogRead}}})
 	must(t, err)
 	pep = "Bearer " + pep
@@ -216,9 +217,9 @@ func TestApproverIsOnRecord(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
 	s := pdptest.Start(t, bundle(t), withData(data))
-	apiKeys, err := auth.OpenKeys(data)
+	apiKeys, err := keys.Open(data)
 	must(t, err)
-	_, err = apiKeys.Add(auth.KeySpec{Name: "mia", Principal: auth.Principal{Type: "User", ID: "mia"}, Grant: auth.Grant{Permissions: []auth.Permission{auth.Approve}}})
+	_, err = apiKeys.Add(keys.Spec{Name: "mia", Principal: auth.Principal{Type: "User", ID: "mia"}, Grant: auth.Grant{Permissions: []auth.Permission{auth.Approve}}})
 	must(t, err)
 	eventually(t, "the key is on record", func() bool { return s.Recorded("api_key_added") })
 	stopAndWait(t, s)

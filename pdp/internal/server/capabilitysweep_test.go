@@ -18,6 +18,7 @@ import (
 	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/internal/server"
 	"policy-service/pdp/internal/server/auth"
+	"policy-service/pdp/internal/server/auth/keys"
 	"policy-service/pdp/pdptest"
 )
 
@@ -231,9 +232,9 @@ func TestCapabilityOwes(t *testing.T) {
 	w := openEdited(t)
 	logs := strings.Replace(capabilityPolicies, `@id("grants")`, `@id("grants") @obligation("log")`, 1)
 	w.under(logs)
-	apiKeys, err := auth.OpenKeys(w.data)
+	apiKeys, err := keys.Open(w.data)
 	must(t, err)
-	key, err := apiKeys.Add(auth.KeySpec{Name: "logger", Grant: auth.Grant{
+	key, err := apiKeys.Add(keys.Spec{Name: "logger", Grant: auth.Grant{
 		Tenants: []string{"*"}, Permissions: []auth.Permission{auth.Decide, auth.Capability}, Obligations: []string{"log"},
 	}})
 	must(t, err)

@@ -19,6 +19,7 @@ import (
 	"policy-service/pdp/internal/cluster"
 	"policy-service/pdp/internal/server"
 	"policy-service/pdp/internal/server/auth"
+	"policy-service/pdp/internal/server/auth/keys"
 	"policy-service/pdp/pdptest"
 	"policy-service/pdp/pdptest/clock"
 	"policy-service/pdp/pdptest/etcdtest"
@@ -71,7 +72,7 @@ func openGroup(t *testing.T, replicas int, etcd *etcdtest.Cluster) *group {
 	must(t, err)
 	defer done()
 	grant := func(name, principal string, permissions ...auth.Permission) {
-		spec := auth.KeySpec{Name: name, Grant: auth.Grant{Tenants: []string{"*"}, Permissions: permissions}}
+		spec := keys.Spec{Name: name, Grant: auth.Grant{Tenants: []string{"*"}, Permissions: permissions}}
 		if principal != "" {
 			spec.Principal, err = auth.ParsePrincipal(principal)
 			must(t, err)

@@ -17,6 +17,7 @@ import (
 	"policy-service/pdp/approval/webhook"
 	"policy-service/pdp/internal/server"
 	"policy-service/pdp/internal/server/auth"
+	"policy-service/pdp/internal/server/auth/keys"
 	"policy-service/pdp/pdptest"
 )
 
@@ -99,9 +100,9 @@ func TestConsoleSessionIsForPages(t *testing.T) {
 	if decide.status != http.StatusUnauthorized {
 		t.Errorf("a cookie decides: got %d %s", decide.status, decide.body)
 	}
-	keys, err := auth.OpenKeys(c.data)
+	apiKeys, err := keys.Open(c.data)
 	must(t, err)
-	must(t, keys.Revoke("mia"))
+	must(t, apiKeys.Revoke("mia"))
 	eventually(t, "the session ends with its key", func() bool {
 		return consoleGet(t, mia, c.ConsoleURL()+"/approvals").status == http.StatusSeeOther
 	})

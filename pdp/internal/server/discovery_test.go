@@ -15,6 +15,7 @@ import (
 
 	"policy-service/pdp/internal/server"
 	"policy-service/pdp/internal/server/auth"
+	"policy-service/pdp/internal/server/auth/keys"
 	"policy-service/pdp/internal/signing"
 	"policy-service/pdp/pdptest"
 	"policy-service/pdp/pdptest/clock"
@@ -40,9 +41,9 @@ func known(t *testing.T) string {
 // addKey adds an API key and returns the header that shows it.
 func addKey(t *testing.T, dir, name string, grant auth.Grant) string {
 	t.Helper()
-	apiKeys, err := auth.OpenKeys(dir)
+	apiKeys, err := keys.Open(dir)
 	must(t, err)
-	key, err := apiKeys.Add(auth.KeySpec{Name: name, Grant: grant})
+	key, err := apiKeys.Add(keys.Spec{Name: name, Grant: grant})
 	must(t, err)
 	return "Bearer " + key
 }

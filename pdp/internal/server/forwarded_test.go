@@ -6,6 +6,7 @@ import (
 
 	"policy-service/pdp/internal/server"
 	"policy-service/pdp/internal/server/auth"
+	"policy-service/pdp/internal/server/auth/keys"
 	"policy-service/pdp/pdptest"
 )
 
@@ -70,9 +71,9 @@ func TestAProxyIsWelcomeWithCredentials(t *testing.T) {
 	if byProxy, got := ask(), plain(); byProxy != 401 || got != 401 {
 		t.Errorf("without the key: got %d by a proxy and %d without one, want 401", byProxy, got)
 	}
-	keys, err := auth.OpenKeys(dir)
+	apiKeys, err := keys.Open(dir)
 	must(t, err)
-	must(t, keys.Revoke("pep"))
+	must(t, apiKeys.Revoke("pep"))
 	eventually(t, "the key is revoked", func() bool { return ask("Authorization", credential) == 401 })
 	if got := plain(); got != 401 {
 		t.Errorf("after the last key was revoked: got %d, want 401", got)

@@ -11,6 +11,7 @@ import (
 	"policy-service/evaluation"
 	"policy-service/pdp/internal/server"
 	"policy-service/pdp/internal/server/auth"
+	"policy-service/pdp/internal/server/auth/keys"
 	"policy-service/pdp/pdptest"
 )
 
@@ -141,11 +142,11 @@ func TestApproversByGrantsStayInTheirTenants(t *testing.T) {
 // A request that waits by a login ends with what the login rests on, like one that has the credential itself.
 func TestALoginEndsWhileItsRequestWaits(t *testing.T) {
 	t.Parallel()
-	apiKeys, err := auth.OpenKeys(t.TempDir())
+	apiKeys, err := keys.Open(t.TempDir())
 	must(t, err)
 	person, err := auth.ParsePrincipal(`user::"mia"`)
 	must(t, err)
-	secret, err := apiKeys.Add(auth.KeySpec{Name: "mia", Principal: person, Grant: auth.Grant{Tenants: []string{"*"}, Permissions: []auth.Permission{auth.Approve}}})
+	secret, err := apiKeys.Add(keys.Spec{Name: "mia", Principal: person, Grant: auth.Grant{Tenants: []string{"*"}, Permissions: []auth.Permission{auth.Approve}}})
 	must(t, err)
 	callers := &auth.Authenticator{Keys: apiKeys}
 	login, err := callers.LogInByKey(secret)

@@ -12,6 +12,7 @@ import (
 
 	"policy-service/pdp/internal/server"
 	"policy-service/pdp/internal/server/auth"
+	"policy-service/pdp/internal/server/auth/keys"
 	"policy-service/pdp/pdptest"
 	"policy-service/pdp/pdptest/clock"
 	"policy-service/pdp/pdptest/written"
@@ -29,12 +30,12 @@ func TestARevokedKeyEndsWhoWaits(t *testing.T) {
 	for who, path := range map[string]string{"pep": "/v1/approvals/" + id + "?wait=30s", "mia": "/v1/approvals?tenant=acme&wait=30s"} {
 		go func() { answers <- c.Do("GET", path, "", "Authorization", c.key[who]) }()
 	}
-	keys, err := auth.OpenKeys(c.data)
+	apiKeys, err := keys.Open(c.data)
 	must(t, err)
 	eventually(t, "both wait", func() bool { return c.Waiting() == 2 })
 	begun := time.Now()
-	must(t, keys.Revoke("pep"))
-	must(t, keys.Revoke("mia"))
+	must(t, apiKeys.Revoke("pep"))
+	must(t, apiKeys.Revoke("mia"))
 	for range 2 {
 		replied(t, <-answers, 401)
 	}
@@ -51,9 +52,9 @@ func TestAnEndedCredentialEndsAnExport(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(*office, *clock.Clock, server.Config){
 		"a key is revoked": func(o *office, _ *clock.Clock, _ server.Config) {
-			keys, err := auth.OpenKeys(o.data)
+			apiKeys, err := keys.Open(o.data)
 			must(t, err)
-			must(t, keys.Revoke("reader"))
+			must(t, apiKeys.Revoke("reader"))
 		},
 		"a token expires": func(_ *office, now *clock.Clock, _ server.Config) { now.Advance(2 * time.Hour) },
 		"an issuer goes": func(o *office, _ *clock.Clock, config server.Config) {

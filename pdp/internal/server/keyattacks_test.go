@@ -18,6 +18,7 @@ import (
 	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/internal/server"
 	"policy-service/pdp/internal/server/auth"
+	"policy-service/pdp/internal/server/auth/keys"
 	"policy-service/pdp/internal/server/doctor"
 	"policy-service/pdp/pdptest"
 )
@@ -92,14 +93,14 @@ func (d revokedDirs) attacks(t *testing.T) map[string]func(data string) {
 		}
 	}
 	return map[string]func(string){
-		"the older file of keys": back(auth.KeyFile),
-		"the older marks":        back(auth.KeyMarksFile),
-		"no marks":               gone(auth.KeyMarksFile),
-		"no file of keys":        gone(auth.KeyFile, auth.KeyLockFile),
-		"no key of the marks":    gone(auth.RenewKey.File),
-		"the log alone":          gone(auth.KeyFile, auth.KeyLockFile, auth.KeyMarksFile, auth.RenewKey.File),
+		"the older file of keys": back(keys.File),
+		"the older marks":        back(keys.MarksFile),
+		"no marks":               gone(keys.MarksFile),
+		"no file of keys":        gone(keys.File, keys.LockFile),
+		"no key of the marks":    gone(keys.RenewKey.File),
+		"the log alone":          gone(keys.File, keys.LockFile, keys.MarksFile, keys.RenewKey.File),
 		"no revocation in the file": func(data string) {
-			name := filepath.Join(data, auth.KeyFile)
+			name := filepath.Join(data, keys.File)
 			text, err := os.ReadFile(name)
 			if before, rest, found := bytes.Cut(text, []byte(`,"revoked":"`)); err == nil && found {
 				_, rest, _ = bytes.Cut(rest, []byte{'"'})
@@ -135,9 +136,9 @@ func (d revokedDirs) attacks(t *testing.T) map[string]func(data string) {
 		"no checkpoint":        gone(format.CheckpointFile),
 		"the older checkpoint": back(format.CheckpointFile),
 		"a restore that never was": func(data string) {
-			apiKeys, err := auth.OpenKeys(d.before)
+			apiKeys, err := keys.Open(d.before)
 			must(t, err)
-			must(t, apiKeys.Follow(auth.KeysOnRecord{}, nil, func(uint64, []auth.KeyEvent) error { return nil }))
+			must(t, apiKeys.Follow(keys.OnRecord{}, nil, func(uint64, []keys.Event) error { return nil }))
 			text, err := json.Marshal(map[string]any{"record": map[string]any{}, "keys": apiKeys.OnRecord()})
 			must(t, err)
 			must(t, os.WriteFile(filepath.Join(data, "restored.json"), text, 0o600))
@@ -255,15 +256,15 @@ func TestNoByteOfTheLogBringsARevokedKeyBack(t *testing.T) {
 			if err != nil {
 				continue // a start is refused
 			}
-			apiKeys, err := auth.OpenKeys(data)
+			apiKeys, err := keys.Open(data)
 			must(t, err)
-			known, _, err := server.KeysOnRecord(t.Context(), reader, apiKeys)
+			known, _, err := keys.ReadLog(t.Context(), reader, apiKeys)
 			must(t, reader.Close())
 			if err != nil {
 				continue
 			}
 			tried++
-			must(t, apiKeys.Follow(known, nil, func(uint64, []auth.KeyEvent) error { return nil }))
+			must(t, apiKeys.Follow(known, nil, func(uint64, []keys.Event) error { return nil }))
 			secret := strings.TrimPrefix(d.pep, "Bearer ")
 			if _, err := apiKeys.Find(auth.KeyID(secret), auth.KeyHash(secret)); err == nil {
 				t.Errorf("byte %d of %s brings it back", n-at, event)

@@ -16,6 +16,7 @@ import (
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/server"
 	"policy-service/pdp/internal/server/auth"
+	"policy-service/pdp/internal/server/auth/keys"
 	"policy-service/pdp/internal/server/doctor"
 	"policy-service/pdp/pdptest"
 	"policy-service/pdp/pdptest/memorydisk"
@@ -24,7 +25,7 @@ import (
 // keyFile reads the file of API keys, or puts it back as it was: a backup, or what somebody else wrote.
 func keyFile(t *testing.T, data string, put ...string) string {
 	t.Helper()
-	name := filepath.Join(data, auth.KeyFile)
+	name := filepath.Join(data, keys.File)
 	for _, text := range put {
 		must(t, os.WriteFile(name+".tmp", []byte(text), 0o600))
 		must(t, os.Rename(name+".tmp", name))
@@ -36,9 +37,9 @@ func keyFile(t *testing.T, data string, put ...string) string {
 
 func revokeKey(t *testing.T, data, name string) {
 	t.Helper()
-	keys, err := auth.OpenKeys(data)
+	apiKeys, err := keys.Open(data)
 	must(t, err)
-	must(t, keys.Revoke(name))
+	must(t, apiKeys.Revoke(name))
 }
 
 // TestNoRevokedKeyComesBack: whatever becomes of the file of keys, and whether a server ran or not as the key was revoked, what the log says of
@@ -199,9 +200,9 @@ func TestRenewedKeysOnRecord(t *testing.T) {
 	data := t.TempDir()
 	first, forger := addKey(t, data, "pep", auth.Grant{}), addKey(t, data, "forger", auth.Grant{})
 	renewed := func() string {
-		apiKeys, err := auth.OpenKeys(data)
+		apiKeys, err := keys.Open(data)
 		must(t, err)
-		secret, err := apiKeys.Renew(auth.Renewal{Name: "pep", Overlap: time.Hour})
+		secret, err := apiKeys.Renew(keys.Renewal{Name: "pep", Overlap: time.Hour})
 		must(t, err)
 		return "Bearer " + secret
 	}
@@ -290,7 +291,7 @@ func TestNoKeyCountsWhileAChangeHasNoRecord(t *testing.T) {
 	before := keyFile(t, data)
 	added := addKey(t, data, "added", auth.Grant{})
 	with := keyFile(t, data)
-	marks := filepath.Join(data, auth.KeyMarksFile)
+	marks := filepath.Join(data, keys.MarksFile)
 	unmarked, err := os.ReadFile(marks)
 	must(t, err)
 	revokeKey(t, data, "old")
@@ -309,7 +310,7 @@ func TestNoKeyCountsWhileAChangeHasNoRecord(t *testing.T) {
 	if asks(old) != http.StatusOK {
 		t.Fatal("the key is not good")
 	}
-	next := filepath.Join(data, auth.KeyFile+".tmp")
+	next := filepath.Join(data, keys.File+".tmp")
 	put := func(text string) {
 		t.Helper()
 		must(t, os.WriteFile(next, []byte(text), 0o600))
@@ -318,7 +319,7 @@ func TestNoKeyCountsWhileAChangeHasNoRecord(t *testing.T) {
 			asks(old)
 			return strings.Contains(s.Get("/readyz", "Authorization", old).Body, "degraded")
 		})
-		must(t, os.Rename(next, filepath.Join(data, auth.KeyFile)))
+		must(t, os.Rename(next, filepath.Join(data, keys.File)))
 		eventually(t, "no key is good", func() bool { return asks(old) == http.StatusUnauthorized && asks(added) == http.StatusUnauthorized })
 		room()
 		eventually(t, "the change is on record", func() bool { return asks(added) == http.StatusOK })

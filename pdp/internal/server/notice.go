@@ -7,7 +7,7 @@ import (
 	"policy-service/pdp"
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/recorder"
-	"policy-service/pdp/internal/server/auth"
+	"policy-service/pdp/internal/server/auth/keys"
 	"policy-service/pdp/internal/signing"
 )
 
@@ -16,14 +16,14 @@ type keyWatch struct {
 	events  *recorder.Events
 	rotated *atomic.Bool
 	signing *signing.Keys
-	keys    *auth.Keys // nil without any to record
+	keys    *keys.Keys // nil without any to record
 	kid     string     // that it saw last
 }
 
 // look reads the API keys, which record what has changed, and compares the signing key with that of the last time.
 func (w *keyWatch) look() {
 	if w.keys != nil && w.keys.Err() == nil && w.rotated.Swap(false) {
-		w.events.Soon(allKeys(w.keys))
+		w.events.Soon(w.keys.AllKeys())
 	}
 	if now := w.signing.Current().KeyID(); now != w.kid {
 		name := format.EventSigningKeyChanged

@@ -28,7 +28,7 @@ import (
 	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/internal/decisionlog/witness"
 	"policy-service/pdp/internal/plainfile"
-	"policy-service/pdp/internal/server/auth"
+	"policy-service/pdp/internal/server/auth/keys"
 )
 
 // Restoring makes a data directory of a backup.
@@ -71,7 +71,7 @@ type Restored struct {
 	asked    asked
 	policies string // where the bundle is until all is well
 	loaded   []loaded
-	keys     []auth.RecordedKey
+	keys     []keys.Recorded
 }
 
 // loaded is a record of a bundle that was put in force.
@@ -100,10 +100,10 @@ const restoredFile = "restored.json"
 
 // restoredBefore is the content of restoredFile.
 type restoredBefore struct {
-	Record restoredRecord     `json:"record"`
-	Keys   []auth.RecordedKey `json:"keys,omitempty"` // as the restored log has them, if another log begins
-	Asked  asked              `json:"asked,omitzero"` // if the log goes on
-	Begun  *begunAnew         `json:"begun,omitzero"` // in the place of a restore
+	Record restoredRecord  `json:"record"`
+	Keys   []keys.Recorded `json:"keys,omitempty"` // as the restored log has them, if another log begins
+	Asked  asked           `json:"asked,omitzero"` // if the log goes on
+	Begun  *begunAnew      `json:"begun,omitzero"` // in the place of a restore
 }
 
 // restoredRecord has the details of the record.
@@ -238,14 +238,14 @@ func takeKeys(ctx context.Context, made string, done *Restored) error {
 		return err
 	}
 	done.JournalOnly = log.Unfilled()
-	if err = auth.SealRestored(made); err != nil {
+	if err = keys.SealRestored(made); err != nil {
 		return errors.Join(err, log.Close())
 	}
-	apiKeys, err := auth.OpenKeys(made)
+	apiKeys, err := keys.Open(made)
 	if err != nil {
 		return errors.Join(err, log.Close())
 	}
-	known, _, err := KeysOnRecord(ctx, log, apiKeys) // it is verified
+	known, _, err := keys.ReadLog(ctx, log, apiKeys) // it is verified
 	if err = errors.Join(err, log.Close()); err != nil {
 		return err
 	}

@@ -22,6 +22,7 @@ import (
 	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/internal/server"
 	"policy-service/pdp/internal/server/auth"
+	"policy-service/pdp/internal/server/auth/keys"
 	"policy-service/pdp/pdptest"
 	"policy-service/pdp/pdptest/etcdtest"
 	"policy-service/pdp/pdptest/witnesstest"
@@ -127,9 +128,9 @@ func TestRestoreGoesOnByItsNumber(t *testing.T) {
 	r.open(r.source, r.options...)
 	r.counter.asks("pep", tool("push", again)).passes(t, "the only use")
 	r.reply("warden", "POST", "/v1/capabilities/"+r.granted.ID+"/revoke", `{"reason":"enough"}`).is(t, "revoke", 200)
-	keys, err := auth.OpenKeys(r.data)
+	apiKeys, err := keys.Open(r.data)
 	must(t, err)
-	must(t, keys.Revoke("other-pep"))
+	must(t, apiKeys.Revoke("other-pep"))
 	r.until("other-pep", func(status int) bool { return status == http.StatusUnauthorized })
 	must(t, r.Stop(t.Context()))
 	newest := string(newestCheckpoint(t, r.data).Note)

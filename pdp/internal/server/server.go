@@ -26,6 +26,7 @@ import (
 	"policy-service/pdp/internal/server/approvals"
 	"policy-service/pdp/internal/server/audit"
 	"policy-service/pdp/internal/server/auth"
+	"policy-service/pdp/internal/server/auth/keys"
 	"policy-service/pdp/internal/server/capabilities"
 	"policy-service/pdp/internal/server/door"
 	"policy-service/pdp/internal/server/listener"
@@ -39,7 +40,7 @@ type Server struct {
 	log          *slog.Logger
 	pdp          *pdp.PDP
 	keys         ownKeys
-	apiKeys      *auth.Keys   // nil without a data directory, and if the program tells callers apart
+	apiKeys      *keys.Keys   // nil without a data directory, and if the program tells callers apart
 	decisions    *decisionLog // nil without a decision log
 	audit        *audit.Audit
 	approvals    *approvals.Approvals

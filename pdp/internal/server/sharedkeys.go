@@ -18,7 +18,7 @@ import (
 	"policy-service/pdp/internal/cluster"
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/segment"
-	"policy-service/pdp/internal/server/auth"
+	"policy-service/pdp/internal/server/auth/keys"
 	"policy-service/pdp/internal/signing"
 )
 
@@ -58,12 +58,12 @@ func openCluster(ctx context.Context, c Config) (*cluster.Cluster, []byte, error
 }
 
 // OpenSharedKeys opens the API keys of the cluster that a configuration names, for commands. Done is to be called at the end.
-func OpenSharedKeys(ctx context.Context, c Config) (apiKeys *auth.Keys, done func(), err error) {
+func OpenSharedKeys(ctx context.Context, c Config) (apiKeys *keys.Keys, done func(), err error) {
 	shared, key, err := openCluster(ctx, c)
 	if err != nil {
 		return nil, nil, err
 	}
-	apiKeys, err = auth.OpenSharedKeys(ctx, sharedKeys(shared, key, c.Cluster.KeysStale, time.Now, slog.New(slog.DiscardHandler)))
+	apiKeys, err = keys.OpenShared(ctx, sharedKeys(shared, key, c.Cluster.KeysStale, time.Now, slog.New(slog.DiscardHandler)))
 	if err != nil {
 		shared.Close()
 		return nil, nil, err
@@ -87,17 +87,17 @@ func ImportKeys(ctx context.Context, data string, c Config) (all int, err error)
 	return all, errors.Join(err, log.Close())
 }
 
-func importKeys(ctx context.Context, data string, log KeyLog, c Config) (all int, err error) {
-	from, err := auth.OpenKeys(data)
+func importKeys(ctx context.Context, data string, log keys.Log, c Config) (all int, err error) {
+	from, err := keys.Open(data)
 	if err != nil {
 		return 0, err
 	}
-	known, damage, err := KeysOnRecord(ctx, log, from)
+	known, damage, err := keys.ReadLog(ctx, log, from)
 	if err != nil || damage != nil {
 		return 0, fmt.Errorf("cannot take the API keys of %s: %w; see policy-service doctor", data, cmp.Or(err, damage))
 	}
 	if wrong := known.Against(from); len(wrong) > 0 {
-		return 0, fmt.Errorf("%s has keys that are not in force by the decision log: %s; see policy-service doctor", auth.KeyFile,
+		return 0, fmt.Errorf("%s has keys that are not in force by the decision log: %s; see policy-service doctor", keys.File,
 			strings.Join(slices.Sorted(maps.Keys(wrong)), ", "))
 	}
 	to, done, err := OpenSharedKeys(ctx, c)

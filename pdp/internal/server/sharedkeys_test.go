@@ -8,6 +8,7 @@ import (
 
 	"policy-service/pdp/internal/server"
 	"policy-service/pdp/internal/server/auth"
+	"policy-service/pdp/internal/server/auth/keys"
 	"policy-service/pdp/pdptest/etcdtest"
 	"policy-service/pdp/pdptest/night"
 )
@@ -35,7 +36,7 @@ func revokedInACluster(t *testing.T) (took time.Duration) {
 	apiKeys, done, err := server.OpenSharedKeys(t.Context(), config)
 	must(t, err)
 	defer done()
-	secret, err := apiKeys.Add(auth.KeySpec{Name: "late"})
+	secret, err := apiKeys.Add(keys.Spec{Name: "late"})
 	must(t, err)
 	g.key["late"] = "Bearer " + secret
 	status := func(c *counter) int { is, _, _ := c.retry("late", "POST", "/access/v1/evaluation", free); return is }
@@ -79,7 +80,7 @@ func TestImportKeys(t *testing.T) {
 	if _, err := apiKeys.Find(auth.KeyID(secret), auth.KeyHash(secret)); err != nil {
 		t.Error("a key that was imported does not count")
 	}
-	_, err = apiKeys.Add(auth.KeySpec{Name: "of-the-cluster"})
+	_, err = apiKeys.Add(keys.Spec{Name: "of-the-cluster"})
 	must(t, err)
 	if all, err := server.ImportKeys(t.Context(), c.data, config); err != nil || all == 0 { // they are there
 		t.Errorf("%d keys, %v", all, err)

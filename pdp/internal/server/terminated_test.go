@@ -14,6 +14,7 @@ import (
 
 	"policy-service/pdp/internal/server"
 	"policy-service/pdp/internal/server/auth"
+	"policy-service/pdp/internal/server/auth/keys"
 	"policy-service/pdp/pdptest"
 	"policy-service/pdp/pdptest/written"
 )
@@ -194,9 +195,9 @@ func TestTerminatedDropsForwardedHeaders(t *testing.T) {
 func TestTerminatedConsole(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
-	apiKeys, err := auth.OpenKeys(data)
+	apiKeys, err := keys.Open(data)
 	must(t, err)
-	key, err := apiKeys.Add(auth.KeySpec{Name: "mia", Principal: auth.Principal{Type: "User", ID: "mia"}, Grant: auth.Grant{Tenants: []string{"default"}, Permissions: []auth.Permission{auth.Approve}}})
+	key, err := apiKeys.Add(keys.Spec{Name: "mia", Principal: auth.Principal{Type: "User", ID: "mia"}, Grant: auth.Grant{Tenants: []string{"default"}, Permissions: []auth.Permission{auth.Approve}}})
 	must(t, err)
 	var told written.Text
 	s := pdptest.Start(t, bundle(t), withData(data), logTo(&told), terminated("127.0.0.0/8"), func(c *server.Config) {

@@ -15,6 +15,7 @@ import (
 	"policy-service/evaluation"
 	"policy-service/pdp/internal/server"
 	"policy-service/pdp/internal/server/auth"
+	"policy-service/pdp/internal/server/auth/keys"
 	"policy-service/pdp/pdptest"
 	"policy-service/pdp/pdptest/clock"
 )
@@ -61,9 +62,9 @@ func openRelays(t testing.TB, files map[string]string, options ...pdptest.Option
 	r.grant("gw-b", all, "", auth.Decide, auth.Relay)
 	r.grant("auditor", all, "", auth.LogRead)
 	r.grant("zoe", all, `user::"zoe"`, auth.Approve)
-	apiKeys, err := auth.OpenKeys(data)
+	apiKeys, err := keys.Open(data)
 	must(t, err)
-	console, err := apiKeys.Add(auth.KeySpec{Name: "desk", Via: evaluation.ViaConsole, Grant: auth.Grant{Tenants: all, Permissions: []auth.Permission{auth.Relay}}})
+	console, err := apiKeys.Add(keys.Spec{Name: "desk", Via: evaluation.ViaConsole, Grant: auth.Grant{Tenants: all, Permissions: []auth.Permission{auth.Relay}}})
 	must(t, err)
 	r.key["desk"] = "Bearer " + console
 	entry := func(audience, claim string, by ...string) auth.JWTIssuer {
@@ -458,9 +459,9 @@ func TestARevokedGatewayRelaysNothing(t *testing.T) {
 	r.reply("gw", "POST", "/v1/approvals/"+id+"/response", accepts, mine...).is(t, "she confirms", 200)
 	other := r.asksFor("push", "mia")
 	r.reply("desk", "POST", "/v1/approvals/"+other+"/decision", yes, r.beside("noah", forGateway)...).is(t, "he approves", 200)
-	keys, err := auth.OpenKeys(r.data)
+	apiKeys, err := keys.Open(r.data)
 	must(t, err)
-	must(t, keys.Revoke("desk"))
+	must(t, apiKeys.Revoke("desk"))
 	eventually(t, "the console's key is revoked", func() bool { return r.status("desk", "GET", "/v1/approvals", "", mine...) == 401 })
 	justified := func(tool string) string {
 		return strings.Replace(forPerson(tool, "mia"), `"arguments"`, `"justification":"approved","arguments"`, 1)
@@ -468,7 +469,7 @@ func TestARevokedGatewayRelaysNothing(t *testing.T) {
 	r.asks("gw", justified("push")).isStopped(t, "what a revoked console brought")
 	r.counter.stands(t, "of the revoked console", "gw", other, "pending")
 	r.asks("gw", justified("mail")).passes(t, "what the gateway brought")
-	must(t, keys.Revoke("gw"))
+	must(t, apiKeys.Revoke("gw"))
 	eventually(t, "the gateway's key is revoked", func() bool {
 		return r.status("gw", "GET", "/v1/approvals/"+id+"/elicitation", "", mine...) == 401
 	})

@@ -15,6 +15,7 @@ import (
 
 	"policy-service/pdp/internal/server"
 	"policy-service/pdp/internal/server/auth"
+	"policy-service/pdp/internal/server/auth/keys"
 	"policy-service/pdp/internal/server/door"
 	"policy-service/pdp/pdptest"
 	"policy-service/pdp/pdptest/written"
@@ -108,9 +109,9 @@ func TestVotesWhileTheirWayEnds(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(relays){
 		"the key is revoked": func(r relays) {
-			keys, err := auth.OpenKeys(r.data)
+			apiKeys, err := keys.Open(r.data)
 			must(t, err)
-			must(t, keys.Revoke("gw-b"))
+			must(t, apiKeys.Revoke("gw-b"))
 		},
 		"the entry is gone": func(r relays) {
 			must(t, r.Reconfigure(t.Context(), func() (server.Config, error) {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	// Go's cache of tests must know the packages that the other module builds.
+
 	_ "policy-service/evaluation/authzenclient"
 	_ "policy-service/evaluation/authzenclient/approvals"
 	_ "policy-service/evaluation/coaz/sdkpep"
@@ -22,6 +23,7 @@ import (
 	_ "policy-service/pdp/decisionlog/verify"
 	"policy-service/pdp/internal/server"
 	"policy-service/pdp/internal/server/auth"
+	"policy-service/pdp/internal/server/auth/keys"
 	"policy-service/pdp/pdptest"
 	"policy-service/policies"
 )
@@ -81,9 +83,9 @@ func TestExamples(t *testing.T) {
 	}
 
 	data := t.TempDir()
-	apiKeys, err := auth.OpenKeys(data)
+	apiKeys, err := keys.Open(data)
 	check(t, err)
-	key, err := apiKeys.Add(auth.KeySpec{Name: "agents", Grant: auth.Grant{Tenants: []string{"*"}, Permissions: []auth.Permission{auth.Decide, auth.Capability}}})
+	key, err := apiKeys.Add(keys.Spec{Name: "agents", Grant: auth.Grant{Tenants: []string{"*"}, Permissions: []auth.Permission{auth.Decide, auth.Capability}}})
 	check(t, err)
 	starter := pdptest.Start(t, pdp.FS(policies.Starter()))
 	ofAgents := pdptest.Start(t, pdptest.Bundle(map[string]string{"a.cedar": agents}), func(c *server.Config) {

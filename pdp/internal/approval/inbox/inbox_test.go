@@ -20,6 +20,7 @@ import (
 	"policy-service/pdp/internal/httpclient"
 	"policy-service/pdp/internal/server"
 	"policy-service/pdp/internal/server/auth"
+	"policy-service/pdp/internal/server/auth/keys"
 	"policy-service/pdp/pdptest"
 )
 
@@ -34,10 +35,10 @@ func openCounter(t *testing.T) *counter {
 	t.Helper()
 	c := &counter{t: t, key: map[string]string{}}
 	data := t.TempDir()
-	apiKeys, err := auth.OpenKeys(data)
+	apiKeys, err := keys.Open(data)
 	must(t, err)
 	add := func(name string, permission auth.Permission, principal auth.Principal) {
-		c.key[name], err = apiKeys.Add(auth.KeySpec{Name: name, Principal: principal, Grant: auth.Grant{Tenants: []string{"*"}, Permissions: []auth.Permission{permission}}})
+		c.key[name], err = apiKeys.Add(keys.Spec{Name: name, Principal: principal, Grant: auth.Grant{Tenants: []string{"*"}, Permissions: []auth.Permission{permission}}})
 		must(t, err)
 	}
 	add("pep", auth.Decide, auth.Principal{})

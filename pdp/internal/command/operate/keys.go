@@ -14,6 +14,7 @@ import (
 	"policy-service/pdp/internal/command/cli"
 	"policy-service/pdp/internal/server"
 	"policy-service/pdp/internal/server/auth"
+	"policy-service/pdp/internal/server/auth/keys"
 	"policy-service/pdp/internal/server/config"
 	"policy-service/pdp/internal/when"
 )
@@ -63,7 +64,7 @@ func (c keysAddCommand) Run(s cli.Streams) error {
 		return err
 	}
 	defer done()
-	key, err := apiKeys.Add(auth.KeySpec{
+	key, err := apiKeys.Add(keys.Spec{
 		Name:      c.Name,
 		Principal: c.Principal,
 		Via:       evaluation.Via(c.Via),
@@ -101,7 +102,7 @@ func (c keysRenewCommand) Run(s cli.Streams) error {
 		return err
 	}
 	defer done()
-	key, err := apiKeys.Renew(auth.Renewal{Name: c.Name, Overlap: time.Duration(c.Overlap), Lifetime: time.Duration(c.Expires)})
+	key, err := apiKeys.Renew(keys.Renewal{Name: c.Name, Overlap: time.Duration(c.Overlap), Lifetime: time.Duration(c.Expires)})
 	if err != nil {
 		return err
 	}
@@ -129,7 +130,7 @@ func (c keysListCommand) Run(s cli.Streams) error {
 	if c.Config == "" {
 		ctx, stop := cli.UntilSignal()
 		defer stop()
-		if damage, wrong, err = server.CompareKeys(ctx, c.Data, apiKeys); err != nil {
+		if damage, wrong, err = keys.Compare(ctx, c.Data, apiKeys); err != nil {
 			damage = errors.Join(damage, err)
 		}
 	}
@@ -141,7 +142,7 @@ func (c keysListCommand) Run(s cli.Streams) error {
 	}
 	if c.JSON {
 		return s.PrintJSON(struct {
-			Keys  []auth.KeyInfo    `json:"keys"`
+			Keys  []keys.Info       `json:"keys"`
 			Wrong map[string]string `json:"not_in_force,omitempty"`
 		}{apiKeys.List(), wrong})
 	}
@@ -185,7 +186,7 @@ func (c keysRevokeCommand) Run(cli.Streams) error {
 
 // openKeys opens the keys of a directory or of a cluster. Only adding makes a directory: a mistyped one must not look like a
 // service without keys.
-func openKeys(dir, file string, adding bool) (apiKeys *auth.Keys, done func(), err error) {
+func openKeys(dir, file string, adding bool) (apiKeys *keys.Keys, done func(), err error) {
 	if file != "" {
 		told, err := readConfig(file)
 		if err != nil {
@@ -201,7 +202,7 @@ func openKeys(dir, file string, adding bool) (apiKeys *auth.Keys, done func(), e
 	if server.IsReplica(dir) { // a key that was revoked there would go on to count
 		return nil, nil, fmt.Errorf("%s is the directory of a replica, whose API keys are in etcd; give its configuration with --config in place of --data", dir)
 	}
-	apiKeys, err = auth.OpenKeys(dir)
+	apiKeys, err = keys.Open(dir)
 	return apiKeys, func() {}, err
 }
 

@@ -24,7 +24,7 @@ import (
 	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/internal/httpclient"
 	"policy-service/pdp/internal/server"
-	"policy-service/pdp/internal/server/auth"
+	"policy-service/pdp/internal/server/auth/keys"
 )
 
 // breaker stands before a server and breaks each connection after so many bytes of its
@@ -340,7 +340,7 @@ func TestExportOfAnotherLog(t *testing.T) {
 	d := openDesk(t, func(c *server.Config) { data = c.Data })
 	open := func() *desk {
 		other := openDesk(t, func(c *server.Config) {
-			for _, name := range []string{auth.KeyFile, auth.KeyMarksFile, auth.RenewKey.File} {
+			for _, name := range []string{keys.File, keys.MarksFile, keys.RenewKey.File} {
 				content, err := os.ReadFile(filepath.Join(data, name))
 				must(t, errors.Join(err, os.WriteFile(filepath.Join(c.Data, name), content, 0o600)))
 			}

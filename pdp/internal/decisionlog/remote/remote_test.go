@@ -20,6 +20,7 @@ import (
 	"policy-service/pdp/internal/httpclient"
 	"policy-service/pdp/internal/server"
 	"policy-service/pdp/internal/server/auth"
+	"policy-service/pdp/internal/server/auth/keys"
 	"policy-service/pdp/pdptest"
 )
 
@@ -37,10 +38,10 @@ func openDesk(t *testing.T, options ...pdptest.Option) *desk {
 	t.Helper()
 	d := &desk{t: t}
 	data := t.TempDir()
-	apiKeys, err := auth.OpenKeys(data)
+	apiKeys, err := keys.Open(data)
 	must(t, err)
 	add := func(name string, g auth.Grant) string {
-		key, err := apiKeys.Add(auth.KeySpec{Name: name, Grant: g})
+		key, err := apiKeys.Add(keys.Spec{Name: name, Grant: g})
 		must(t, err)
 		return key
 	}

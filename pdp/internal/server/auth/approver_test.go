@@ -16,7 +16,7 @@ import (
 
 var mia = Principal{"User", "mia"}
 
-func addApprover(t testing.TB, k *Keys, name string, p Principal) string {
+func addApprover(t testing.TB, k APIKeys, name string, p Principal) string {
 	t.Helper()
 	secret, err := k.Add(KeySpec{Name: name, Principal: p, Grant: Grant{Permissions: []Permission{Approve}}})
 	must(t, err)

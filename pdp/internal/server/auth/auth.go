@@ -1,7 +1,7 @@
 // Package auth finds the caller of a request. Start with [Authenticator], which puts the kinds of credentials together,
 // and [Caller], which is its result.
 //
-// There are three kinds: API keys, kept in the data directory ([Keys]); bearer tokens that an issuer signs ([JWT]); and
+// There are three kinds: API keys, which package keys keeps ([KeyHolders]); bearer tokens that an issuer signs ([JWT]); and
 // client certificates ([MTLS]). A server that has none of them answers every program on its machine ([Loopback]).
 // A gateway with a key brings the token of a person beside it ([ApproverToken]).
 //

@@ -1,12 +1,15 @@
 package auth
 
-import "testing"
+import (
+	"testing"
+	"time"
+)
 
 // A vote counts as long as the credential that it was given by may still approve.
 func TestInForce(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	keys, err := OpenKeys(dir)
+	keys, err := OpenKeys(dir, time.Now)
 	must(t, err)
 	mia := Principal{Type: "User", ID: "mia"}
 	approve := Grant{Tenants: []string{"acme"}, Permissions: []Permission{Approve}}

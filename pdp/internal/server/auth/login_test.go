@@ -23,7 +23,7 @@ const loginClient, loginNonce = "console", "n-0S6_WzA2Mj"
 // loginDesk is a service with a console, whose issuer answers on a port.
 type loginDesk struct {
 	*Authenticator
-	keys     *Keys
+	keys     APIKeys
 	clock    *clock.Clock
 	provider *provider
 	signer   signer

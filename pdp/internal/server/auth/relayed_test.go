@@ -19,7 +19,7 @@ import (
 // relay is a service that knows two gateways, a console, a PEP and the people of two issuers.
 type relay struct {
 	*Authenticator
-	keys            *Keys
+	keys            APIKeys
 	clock           *clock.Clock
 	key             map[string]string
 	issuer, another signer

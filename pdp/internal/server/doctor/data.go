@@ -16,6 +16,7 @@ import (
 	"policy-service/pdp/internal/cluster"
 	"policy-service/pdp/internal/server"
 	"policy-service/pdp/internal/server/auth"
+	"policy-service/pdp/internal/server/auth/keys"
 )
 
 // dataDirectory looks at the permissions of the data directory.
@@ -74,32 +75,32 @@ func existing(dir string) string {
 
 // keysOnRecord compares the API keys with the log.
 func (x *exam) keysOnRecord() {
-	apiKeys, err := auth.OpenKeys(x.data)
+	apiKeys, err := keys.Open(x.data)
 	if err != nil || x.Config.Program.InProcess {
 		return
 	}
-	known, damage, err := server.KeysOnRecord(x.ctx, x.reader, apiKeys)
+	known, damage, err := keys.ReadLog(x.ctx, x.reader, apiKeys)
 	if err = errors.Join(err, apiKeys.Damage(), damage); err != nil {
 		x.Bites("keys", "find out who changed the directory, and see policy-service log verify "+x.data, "%s", strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
 	wrong := known.Against(apiKeys)
 	for _, name := range slices.Sorted(maps.Keys(wrong)) {
-		x.Bites("keys", "find out who changed "+auth.KeyFile+", and make a new key under another name if its holder needs one",
+		x.Bites("keys", "find out who changed "+keys.File+", and make a new key under another name if its holder needs one",
 			"%q is not in force, whatever its file says: %s", name, wrong[name])
 	}
 }
 
 // apiKeys are those of the data directory, or those of the cluster if the replica has the keys that open them.
-func (x *exam) apiKeys() ([]auth.KeyInfo, error) {
+func (x *exam) apiKeys() ([]keys.Info, error) {
 	if x.Config.Cluster == nil {
 		if x.data == "" {
 			return nil, nil
 		}
-		keys, err := auth.OpenKeys(x.data)
+		apiKeys, err := keys.Open(x.data)
 		if err != nil {
 			return nil, err
 		}
-		return keys.List(), nil
+		return apiKeys.List(), nil
 	}
 	if !x.joined || len(server.MissingShared(x.data, &cluster.Config{})) > 0 { // to open them would make the missing keys
 		return nil, nil
@@ -148,15 +149,15 @@ func (x *exam) keys() {
 }
 
 // inForce goes by the clock of the machine, as the server does for its keys.
-func inForce(k auth.KeyInfo) bool { return !k.Ended(time.Now()) }
+func inForce(k keys.Info) bool { return !k.Ended(time.Now()) }
 
 // renewWithin is how long before its end a key is named.
 const renewWithin = 14 * 24 * time.Hour
 
 // expiring looks for keys that expire soon, or have expired, and were neither revoked nor renewed.
-func (x *exam) expiring(apiKeys []auth.KeyInfo) {
+func (x *exam) expiring(apiKeys []keys.Info) {
 	for n, k := range apiKeys {
-		renewed := slices.ContainsFunc(apiKeys[n+1:], func(later auth.KeyInfo) bool { return later.Name == k.Name })
+		renewed := slices.ContainsFunc(apiKeys[n+1:], func(later keys.Info) bool { return later.Name == k.Name })
 		if renewed || k.Expires.IsZero() || !k.Revoked.IsZero() || time.Until(k.Expires) >= renewWithin {
 			continue
 		}
@@ -171,10 +172,10 @@ func (x *exam) expiring(apiKeys []auth.KeyInfo) {
 
 // unbarred looks for people who approve by an API key and could decide about their own questions, which a gateway asks
 // by a token that names them in another way: see [auth.JWTIssuer.Unbarred].
-func (x *exam) unbarred(apiKeys []auth.KeyInfo) {
+func (x *exam) unbarred(apiKeys []keys.Info) {
 	for n, issuer := range x.Config.Auth.JWT {
 		err := issuer.Unbarred()
-		ofType := func(k auth.KeyInfo) bool {
+		ofType := func(k keys.Info) bool {
 			return inForce(k) && slices.Contains(k.Permissions, auth.Approve) && k.Principal.Type == issuer.Principal.Type
 		}
 		if err != nil && slices.ContainsFunc(apiKeys, ofType) {
@@ -185,11 +186,11 @@ func (x *exam) unbarred(apiKeys []auth.KeyInfo) {
 
 // relayed looks for the keys beside which alone some tokens count. A server starts without them: keys come and go while it
 // runs.
-func (x *exam) relayed(keys []auth.KeyInfo) {
+func (x *exam) relayed(apiKeys []keys.Info) {
 	for n, issuer := range x.Config.Auth.JWT {
 		for _, name := range issuer.RelayedBy {
 			at := -1 // the newest of that name
-			for n, k := range keys {
+			for n, k := range apiKeys {
 				if k.Name == name {
 					at = n
 				}
@@ -198,9 +199,9 @@ func (x *exam) relayed(keys []auth.KeyInfo) {
 			switch {
 			case at < 0:
 				what, try = "there is none of that name", fmt.Sprintf("policy-service keys add --data %s --permission relay --name %q, or correct the name", x.data, name)
-			case !inForce(keys[at]):
+			case !inForce(apiKeys[at]):
 				what = "it is revoked, or has expired"
-			case !slices.Contains(keys[at].Permissions, auth.Relay):
+			case !slices.Contains(apiKeys[at].Permissions, auth.Relay):
 				what = "it lacks the permission relay"
 			default:
 				continue

@@ -22,6 +22,7 @@ import (
 	"policy-service/pdp"
 	"policy-service/pdp/internal/server"
 	"policy-service/pdp/internal/server/auth"
+	"policy-service/pdp/internal/server/auth/keys"
 	"policy-service/pdp/internal/server/doctor"
 	"policy-service/pdp/pdptest"
 	"policy-service/pdp/pdptest/crashedlog"
@@ -54,9 +55,9 @@ func lived(t *testing.T) string {
 	t.Helper()
 	before := filepath.Join(life.dir, "data")
 	life.Do(func() {
-		apiKeys, err := auth.OpenKeys(before)
+		apiKeys, err := keys.Open(before)
 		must(t, err)
-		if _, err := apiKeys.Add(auth.KeySpec{Name: "gateway"}); err != nil {
+		if _, err := apiKeys.Add(keys.Spec{Name: "gateway"}); err != nil {
 			t.Fatal(err)
 		}
 		life.ended = t.Run("a life before", func(t *testing.T) { living(t, before) })
@@ -272,21 +273,21 @@ func TestSpoilt(t *testing.T) {
 
 func adds(name string, lifetime time.Duration) func(string) error {
 	return func(data string) error {
-		apiKeys, err := auth.OpenKeys(data)
+		apiKeys, err := keys.Open(data)
 		if err != nil {
 			return err
 		}
-		_, err = apiKeys.Add(auth.KeySpec{Name: name, Lifetime: lifetime})
+		_, err = apiKeys.Add(keys.Spec{Name: name, Lifetime: lifetime})
 		return err
 	}
 }
 
 func revoke(data string) error {
-	keys, err := auth.OpenKeys(data)
+	apiKeys, err := keys.Open(data)
 	if err != nil {
 		return err
 	}
-	return keys.Revoke("gateway")
+	return apiKeys.Revoke("gateway")
 }
 
 // TestJournal: what a crash left in the journal is put on record by serve, and a journal that is damaged keeps serve from
@@ -444,10 +445,10 @@ func TestConfiguration(t *testing.T) {
 func TestKeysThatRelay(t *testing.T) {
 	t.Parallel()
 	data := lived(t)
-	apiKeys, err := auth.OpenKeys(data)
+	apiKeys, err := keys.Open(data)
 	must(t, err)
 	for _, name := range []string{"mcp", "old"} {
-		if _, err := apiKeys.Add(auth.KeySpec{Name: name, Grant: auth.Grant{Permissions: []auth.Permission{auth.Decide, auth.Relay}}}); err != nil {
+		if _, err := apiKeys.Add(keys.Spec{Name: name, Grant: auth.Grant{Permissions: []auth.Permission{auth.Decide, auth.Relay}}}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -26,6 +26,7 @@ import (
 	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/internal/server"
 	"policy-service/pdp/internal/server/auth"
+	"policy-service/pdp/internal/server/auth/keys"
 	"policy-service/pdp/internal/server/doctor"
 	"policy-service/pdp/pdptest"
 	"policy-service/pdp/pdptest/crashedlog"
@@ -95,9 +96,9 @@ func inUse(t *testing.T) (*pdptest.Server, doctor.Patient) {
 	t.Helper()
 	const issuer = "https://pdp.example.com"
 	data := filepath.Join(t.TempDir(), "data")
-	keys, err := auth.OpenKeys(data)
+	apiKeys, err := keys.Open(data)
 	must(t, err)
-	secret, err := keys.Add(auth.KeySpec{Name: "pep", Grant: auth.Grant{Tenants: []string{"*"}, Permissions: []auth.Permission{auth.Decide, auth.Capability}}})
+	secret, err := apiKeys.Add(keys.Spec{Name: "pep", Grant: auth.Grant{Tenants: []string{"*"}, Permissions: []auth.Permission{auth.Decide, auth.Capability}}})
 	must(t, err)
 	now := func() time.Time { return pdptest.Now }
 	log, err := decisionlog.Open(data, decisionlog.Options{Now: now})
@@ -217,9 +218,9 @@ func TestDoctorOfAReplica(t *testing.T) {
 		p.Config.Cluster.Etcd.Endpoints = append(p.Config.Cluster.Etcd.Endpoints, "http://"+one)
 	}
 	says(t, untouched(t, p), "no replica has joined yet")
-	keys, done, err := server.OpenSharedKeys(t.Context(), p.Config)
+	apiKeys, done, err := server.OpenSharedKeys(t.Context(), p.Config)
 	must(t, err)
-	_, err = keys.Add(auth.KeySpec{Name: "pep"})
+	_, err = apiKeys.Add(keys.Spec{Name: "pep"})
 	must(t, err)
 	done()
 	says(t, untouched(t, p), "etcd answers, and no replica has joined yet") // with the first key

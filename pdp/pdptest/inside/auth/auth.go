@@ -2,12 +2,15 @@
 // pdp/internal/server/auth.
 package auth
 
-import "policy-service/pdp/internal/server/auth"
+import (
+	"policy-service/pdp/internal/server/auth"
+	"policy-service/pdp/internal/server/auth/keys"
+)
 
 type (
 	Grant          = auth.Grant
 	JWTIssuer      = auth.JWTIssuer
-	KeySpec        = auth.KeySpec
+	KeySpec        = keys.Spec
 	MTLSRule       = auth.MTLSRule
 	Permission     = auth.Permission
 	Principal      = auth.Principal
@@ -21,7 +24,7 @@ const (
 	CapabilityAdmin = auth.CapabilityAdmin
 	Decide          = auth.Decide
 	Explain         = auth.Explain
-	KeyFile         = auth.KeyFile
+	KeyFile         = keys.File
 	LogAdmin        = auth.LogAdmin
 	LogRead         = auth.LogRead
 	Relay           = auth.Relay
@@ -30,7 +33,7 @@ const (
 )
 
 var (
-	ErrKeysAway    = auth.ErrKeysAway
-	OpenKeys       = auth.OpenKeys
+	ErrKeysAway    = keys.ErrAway
+	OpenKeys       = keys.Open
 	ParsePrincipal = auth.ParsePrincipal
 )

@@ -16,6 +16,7 @@ import (
 	"policy-service/pdp/internal/mcp/internal/ask"
 	"policy-service/pdp/internal/server"
 	"policy-service/pdp/internal/server/auth"
+	"policy-service/pdp/internal/server/auth/keys"
 	"policy-service/pdp/pdptest"
 	"policy-service/pdp/pdptest/clock"
 	"policy-service/pdp/pdptest/mcptest"
@@ -53,11 +54,11 @@ const officePolicies = `@id("ask") @obligation("ask") permit(principal, action =
 func people(t testing.TB, set ...func(*ask.Options)) *office {
 	t.Helper()
 	o := &office{stage: &stage{t: t, data: mcptest.QuickDir(t)}, Clock: clock.At(pdptest.Now)}
-	apiKeys, err := auth.OpenKeys(o.data)
+	apiKeys, err := keys.Open(o.data)
 	o.must(err)
-	gateway, err := apiKeys.Add(auth.KeySpec{Name: "gw", Grant: auth.Grant{Tenants: []string{"*"}, Permissions: []auth.Permission{auth.Decide, auth.Search, auth.Request, auth.Relay}}})
+	gateway, err := apiKeys.Add(keys.Spec{Name: "gw", Grant: auth.Grant{Tenants: []string{"*"}, Permissions: []auth.Permission{auth.Decide, auth.Search, auth.Request, auth.Relay}}})
 	o.must(err)
-	mia := auth.KeySpec{Name: "mia", Grant: auth.Grant{Tenants: []string{"*"}, Permissions: []auth.Permission{auth.Approve}}}
+	mia := keys.Spec{Name: "mia", Grant: auth.Grant{Tenants: []string{"*"}, Permissions: []auth.Permission{auth.Approve}}}
 	mia.Principal, err = auth.ParsePrincipal(`user::"mia"`)
 	o.must(err)
 	o.mia, err = apiKeys.Add(mia)

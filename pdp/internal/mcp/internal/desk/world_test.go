@@ -19,6 +19,7 @@ import (
 	"policy-service/pdp/internal/mcp/internal/desk"
 	"policy-service/pdp/internal/server"
 	"policy-service/pdp/internal/server/auth"
+	"policy-service/pdp/internal/server/auth/keys"
 	"policy-service/pdp/pdptest"
 	"policy-service/pdp/pdptest/clock"
 	"policy-service/pdp/pdptest/mcptest"
@@ -70,10 +71,10 @@ func newOffice(t *testing.T) *office {
 	o := &office{t: t, data: mcptest.QuickDir(t), key: map[string]string{}, clock: clock.At(time.Now()), asked: map[string]int{}, open: map[string]int{}, most: map[string]int{}}
 	o.passes, o.cuts = context.WithCancel(context.Background())
 	t.Cleanup(func() { o.cut() })
-	apiKeys, err := auth.OpenKeys(o.data)
+	apiKeys, err := keys.Open(o.data)
 	o.must(err)
 	for name, permissions := range map[string][]auth.Permission{"gateway": {auth.Decide, auth.Request}, "mia": {auth.Approve}, "ann": {auth.Approve}} {
-		spec := auth.KeySpec{Name: name, Grant: auth.Grant{Tenants: []string{"*"}, Permissions: permissions}}
+		spec := keys.Spec{Name: name, Grant: auth.Grant{Tenants: []string{"*"}, Permissions: permissions}}
 		if name != "gateway" {
 			spec.Principal, err = auth.ParsePrincipal(`user::"` + name + `"`)
 			o.must(err)

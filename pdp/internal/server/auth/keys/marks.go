@@ -1,4 +1,4 @@
-package auth
+package keys
 
 import (
 	"bytes"
@@ -16,9 +16,10 @@ import (
 	"time"
 
 	"policy-service/pdp/internal/plainfile"
+	"policy-service/pdp/internal/server/auth"
 )
 
-// KeyMarksFile is the name, in the data directory, of the file with the marks of revocations, which is older than no
+// MarksFile is the name, in the data directory, of the file with the marks of revocations, which is older than no
 // revocation: an older file of keys may be put back, and a server may not have put the revocation on record yet.
 //
 //	number 12
@@ -28,7 +29,7 @@ import (
 // Each change of the keys raises the number, here first and then in the file of keys. So a crash leaves the higher number
 // here, and so does an older file of keys: then the marks are complete. Marks with the lower number, or none, are older than
 // the file, and nobody knows which keys were revoked since.
-const KeyMarksFile = "api-keys.revoked"
+const MarksFile = "api-keys.revoked"
 
 // maxMarks is room for some hundred thousand marks.
 const maxMarks = 8 << 20
@@ -41,7 +42,7 @@ type marks struct {
 
 // readMarks reads the marks of a directory. If there is no file, the number is 0.
 func readMarks(dir string) (m marks, err error) {
-	text, err := plainfile.Read(filepath.Join(dir, KeyMarksFile), maxMarks)
+	text, err := plainfile.Read(filepath.Join(dir, MarksFile), maxMarks)
 	if errors.Is(err, fs.ErrNotExist) {
 		return marks{}, nil
 	}
@@ -54,7 +55,7 @@ func readMarks(dir string) (m marks, err error) {
 	}
 	signed, mac, _ := bytes.Cut(text, []byte("mac "))
 	if key == nil || !hmac.Equal(bytes.TrimSuffix(mac, []byte("\n")), macOf(key, signed)) {
-		return m, fmt.Errorf("%s was not written with %s", KeyMarksFile, RenewKey.File)
+		return m, fmt.Errorf("%s was not written with %s", MarksFile, RenewKey.File)
 	}
 	return parseMarks(string(signed))
 }
@@ -68,8 +69,8 @@ func parseMarks(text string) (m marks, err error) {
 		} else {
 			m.ended[id], err = time.Parse(time.RFC3339, value)
 		}
-		if err != nil || !IsKeyID(id) {
-			return m, fmt.Errorf("%s has a line that is not the id of a key and a time", KeyMarksFile)
+		if err != nil || !auth.IsKeyID(id) {
+			return m, fmt.Errorf("%s has a line that is not the id of a key and a time", MarksFile)
 		}
 	}
 	return m, nil
@@ -92,11 +93,11 @@ func (m marks) write(dir string) error {
 	for _, id := range slices.Sorted(maps.Keys(m.ended)) {
 		text = fmt.Appendf(text, "%s %s\n", id, m.ended[id].UTC().Format(time.RFC3339))
 	}
-	return plainfile.Replace(filepath.Join(dir, KeyMarksFile), fmt.Appendf(text, "mac %s\n", macOf(key, text)))
+	return plainfile.Replace(filepath.Join(dir, MarksFile), fmt.Appendf(text, "mac %s\n", macOf(key, text)))
 }
 
 // mark adds the revocations in a file of keys.
-func (m *marks) mark(file *keyFile) {
+func (m *marks) mark(file *document) {
 	for _, stored := range file.Keys {
 		if !stored.Revoked.IsZero() {
 			m.ended[stored.ID] = soonest(m.ended[stored.ID], stored.Revoked)
@@ -107,11 +108,11 @@ func (m *marks) mark(file *keyFile) {
 // SealRestored makes the marks of a restored directory again, with a key of its own, if the backup has none of either. It
 // believes what is in the backup.
 func SealRestored(dir string) error {
-	stored, _, number, err := readKeyFile(dir)
+	stored, _, number, err := readFile(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	text, missing := plainfile.Read(filepath.Join(dir, KeyMarksFile), maxMarks)
+	text, missing := plainfile.Read(filepath.Join(dir, MarksFile), maxMarks)
 	switch {
 	case err != nil:
 		return err
@@ -126,6 +127,6 @@ func SealRestored(dir string) error {
 		return err
 	}
 	m.number = max(m.number, number, 1)
-	m.mark(&keyFile{Keys: stored})
+	m.mark(&document{Keys: stored})
 	return m.write(dir)
 }

@@ -1,4 +1,4 @@
-package auth
+package keys
 
 import (
 	"cmp"
@@ -15,9 +15,10 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/pdp/internal/plainfile"
+	"policy-service/pdp/internal/server/auth"
 )
 
-// keyFile is the file of API keys in the data directory, one JSON document:
+// document is the file of API keys in the data directory, one JSON document:
 //
 //	{"format":1,"number":12,"keys":[{"id":"…","name":"…","principal":"User::\"mia\"","via":"console","tenants":["default"],
 //	 "permissions":["decide"],"obligations":["…"],"audiences":["…"],"created":"…","expires":"…","revoked":"…","renews":"…",
@@ -26,33 +27,33 @@ import (
 // sha256 is of the whole key, in lower-case hex. principal is absent if the holder is no entity of policies, via if the key
 // relays no votes or those of a gateway's form, obligations and audiences if none are registered, expires if it never does,
 // and revoked while no end of the key is settled: a key that was renewed ends at that time, which may be to come. renews
-// and proof are of a renewal alone: the id of the first key of that name, and [renewal.proof]. All times are RFC 3339. Keys
+// and proof are of a renewal alone: the id of the first key of that name, and [proof]. All times are RFC 3339. Keys
 // stand in the order they were added. A revoked one stays, so that its name is never used again. number is that of the
-// change that wrote the file, by which it belongs to its marks: see [KeyMarksFile].
+// change that wrote the file, by which it belongs to its marks: see [MarksFile].
 //
 // It grows by a new number of format: a member that a reader does not know could
 // be a restriction, so unknown members and formats refuse the whole file.
-type keyFile struct {
+type document struct {
 	Format int         `json:"format"`
 	Number uint64      `json:"number,omitzero"`
 	Keys   []storedKey `json:"keys"`
 }
 
 const (
-	// KeyFile is the name, in the data directory, of the file with the API keys.
-	KeyFile = "api-keys.json"
-	// KeyLockFile is that of the lock of the file, which notes if there were keys.
-	KeyLockFile = "api-keys.lock"
+	// File is the name, in the data directory, of the file with the API keys.
+	File = "api-keys.json"
+	// LockFile is the name of the lock of that file, which notes whether there were keys.
+	LockFile = "api-keys.lock"
 )
 
 const (
 	keyFormat = 1
-	// maxKeyFile is room for some hundred thousand keys.
-	maxKeyFile = 64 << 20
+	// maxFile is room for some hundred thousand keys.
+	maxFile = 64 << 20
 )
 
 type storedKey struct {
-	KeyInfo
+	Info
 	SHA256 string `json:"sha256"`
 	// Proof is that of a renewal.
 	Proof string `json:"proof,omitzero"`
@@ -60,43 +61,43 @@ type storedKey struct {
 	refused bool // it is not in force, whatever the file says
 }
 
-// keyStore is where keys are kept.
-type keyStore interface {
+// store is where keys are kept.
+type store interface {
 	// place names it, for errors.
 	place() string
 	// due reports whether a view of so long ago is to be looked at again, if that is done every so often.
 	due(age, every time.Duration) bool
 	// look brings a view up to date, and reports whether anything is new. An error says what to try.
-	look(view *keyView) (news bool, err error)
+	look(view *snapshot) (news bool, err error)
 	// edit changes the keys from what they are then. What two processes change at once, both is changed.
-	edit(k *Keys, e keyEdit) error
+	edit(k *Keys, e edit) error
 	// prover is the key that proves renewals, nil if there is none yet; make makes it.
 	prover(make bool) ([]byte, error)
 	// keep notes that there are keys.
-	keep(view *keyView) error
+	keep(view *snapshot) error
 	close() error
 }
 
-// keyEdit is a change of keys.
-type keyEdit struct {
-	change func(*keyFile) error
+// edit is a change of keys.
+type edit struct {
+	apply func(*document) error
 	// missing is the error if there never was a key; nil has the edit add the first.
 	missing error
 	// afterwards has revocations marked only once the keys are changed.
 	afterwards bool
 }
 
-// keysInFile is the [keyStore] of a data directory.
-type keysInFile string
+// directory is the [store] of a data directory.
+type directory string
 
-func (dir keysInFile) place() string { return string(dir) }
+func (dir directory) place() string { return string(dir) }
 
-func (keysInFile) close() error { return nil }
+func (directory) close() error { return nil }
 
-func (keysInFile) due(age, every time.Duration) bool { return age < 0 || age >= every }
+func (directory) due(age, every time.Duration) bool { return age < 0 || age >= every }
 
-func (dir keysInFile) look(view *keyView) (news bool, err error) {
-	info, err := os.Stat(dir.file(KeyFile))
+func (dir directory) look(view *snapshot) (news bool, err error) {
+	info, err := os.Stat(dir.file(File))
 	if errors.Is(err, fs.ErrNotExist) && view.info == nil {
 		info, err = dir.unlessLost(dir.lost)
 	}
@@ -112,26 +113,26 @@ func (dir keysInFile) look(view *keyView) (news bool, err error) {
 	}
 	if err != nil {
 		err = fmt.Errorf("cannot read the API keys in %s: %w; try the data directory the keys were added to, as the user who did, or put %s, %s and %s "+
-			"back from one backup: keys that were revoked since then stay revoked, and keys that were added since then are gone", dir, err, KeyFile, KeyMarksFile, RenewKey.File)
+			"back from one backup: keys that were revoked since then stay revoked, and keys that were added since then are gone", dir, err, File, MarksFile, RenewKey.File)
 	}
 	return news, err
 }
 
-func (dir keysInFile) file(name string) string { return filepath.Join(string(dir), name) }
+func (dir directory) file(name string) string { return filepath.Join(string(dir), name) }
 
 // read reads the file and the marks beside it, which another process writes first.
-func (v *keyView) read(dir string) (err error) {
-	if v.stored, v.byID, v.number, err = readKeyFile(dir); err != nil {
+func (v *snapshot) read(dir string) (err error) {
+	if v.stored, v.byID, v.number, err = readFile(dir); err != nil {
 		return err
 	}
 	if v.marks, err = readMarks(dir); err != nil {
 		return err
 	}
 	if v.marks.number == 0 {
-		return fmt.Errorf("%s is missing, without which nobody knows which keys were revoked", KeyMarksFile)
+		return fmt.Errorf("%s is missing, without which nobody knows which keys were revoked", MarksFile)
 	}
 	if v.marks.number < v.number {
-		return fmt.Errorf("%s is of change %d of the keys, and %s is of change %d: nobody knows which keys were revoked since then", KeyFile, v.number, KeyMarksFile, v.marks.number)
+		return fmt.Errorf("%s is of change %d of the keys, and %s is of change %d: nobody knows which keys were revoked since then", File, v.number, MarksFile, v.marks.number)
 	}
 	v.odd = v.marks.number > v.number
 	for n := range v.stored {
@@ -145,12 +146,12 @@ func (v *keyView) read(dir string) (err error) {
 
 // unlessLost looks again for a file that was not there, if lost says that there were keys: that is noted after the file
 // was made, and the first key may have come between the two looks.
-func (dir keysInFile) unlessLost(lost func() error) (fs.FileInfo, error) {
+func (dir directory) unlessLost(lost func() error) (fs.FileInfo, error) {
 	err := lost()
 	if err == nil {
 		return nil, nil
 	}
-	if info, missing := os.Stat(dir.file(KeyFile)); missing == nil {
+	if info, missing := os.Stat(dir.file(File)); missing == nil {
 		return info, nil
 	}
 	return nil, err
@@ -161,22 +162,22 @@ func sameFile(a, b fs.FileInfo) bool {
 	return a != nil && os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
 }
 
-// readKeyFile reads the file of a data directory, with its keys by their ids, and its number.
-func readKeyFile(dir string) ([]storedKey, map[string]*key, uint64, error) {
-	content, err := plainfile.Read(filepath.Join(dir, KeyFile), maxKeyFile)
+// readFile reads the file of a data directory, with its keys by their ids, and its number.
+func readFile(dir string) ([]storedKey, map[string]*key, uint64, error) {
+	content, err := plainfile.Read(filepath.Join(dir, File), maxFile)
 	if err != nil {
 		return nil, nil, 0, err
 	}
-	file, err := parseKeyFile(content)
+	file, err := parseFile(content)
 	if err != nil {
-		return nil, nil, 0, fmt.Errorf("%s: %w", KeyFile, err)
+		return nil, nil, 0, fmt.Errorf("%s: %w", File, err)
 	}
-	byID, err := keysByID(file.Keys)
+	byID, err := indexByID(file.Keys)
 	return file.Keys, byID, file.Number, err
 }
 
-// keysByID are the keys of a store by their ids.
-func keysByID(keys []storedKey) (map[string]*key, error) {
+// indexByID returns the keys of a store by their ids.
+func indexByID(keys []storedKey) (map[string]*key, error) {
 	revokeForGood(keys)
 	byID := make(map[string]*key, len(keys))
 	for _, stored := range keys {
@@ -184,7 +185,7 @@ func keysByID(keys []storedKey) (map[string]*key, error) {
 		if err != nil {
 			return nil, err
 		}
-		byID[stored.ID] = &key{hash: hash, caller: stored.KeyCaller(stored.Name, stored.Principal, stored.Via), info: stored.KeyInfo}
+		byID[stored.ID] = &key{hash: hash, caller: stored.KeyCaller(stored.Name, stored.Principal, stored.Via), info: stored.Info}
 	}
 	return byID, nil
 }
@@ -201,28 +202,28 @@ func revokeForGood(keys []storedKey) {
 	}
 }
 
-func parseKeyFile(content []byte) (keyFile, error) {
+func parseFile(content []byte) (document, error) {
 	var said struct { // of a newer format the other members may be of any kind
 		Format int `json:"format"`
 	}
 	if err := json.Unmarshal(content, &said); err == nil && said.Format > keyFormat {
-		return keyFile{}, fmt.Errorf("its format is %d, and this version reads %d: a newer version made it; run that version, or restore what was backed up before the upgrade", said.Format, keyFormat)
+		return document{}, fmt.Errorf("its format is %d, and this version reads %d: a newer version made it; run that version, or restore what was backed up before the upgrade", said.Format, keyFormat)
 	}
-	var file keyFile
+	var file document
 	if err := json.Unmarshal(content, &file, json.RejectUnknownMembers(true)); err != nil {
-		return keyFile{}, unreadable(err)
+		return document{}, unreadable(err)
 	}
 	if file.Format != keyFormat {
-		return keyFile{}, fmt.Errorf("its format is %d, which no version had; put back the file that was there", file.Format)
+		return document{}, fmt.Errorf("its format is %d, which no version had; put back the file that was there", file.Format)
 	}
 	ids, first := make(map[string]bool), make(map[string]string)
 	for i, k := range file.Keys {
 		if err := k.check(); err != nil {
-			return keyFile{}, fmt.Errorf("keys[%d]: %w", i, err)
+			return document{}, fmt.Errorf("keys[%d]: %w", i, err)
 		}
 		// A name is one key's and that of its renewals.
 		if ids[k.ID] || first[k.Name] != k.Renews {
-			return keyFile{}, fmt.Errorf("keys[%d]: its id or name is that of one before, or it renews none", i)
+			return document{}, fmt.Errorf("keys[%d]: its id or name is that of one before, or it renews none", i)
 		}
 		ids[k.ID], first[k.Name] = true, cmp.Or(first[k.Name], k.ID)
 	}
@@ -246,7 +247,7 @@ func (k storedKey) check() error {
 	if _, err := k.hash(); err != nil {
 		return err
 	}
-	if !IsKeyID(k.ID) || !IsName(k.Name) {
+	if !auth.IsKeyID(k.ID) || !auth.IsName(k.Name) {
 		return errors.New("its id or name is not legal")
 	}
 	return k.CheckHolder(k.Principal, k.Via)
@@ -261,11 +262,11 @@ func (k storedKey) hash() (hash [sha256.Size]byte, err error) {
 }
 
 // writeKeyFile puts the file in place durably: a key that was revoked must not come back after a power failure.
-func writeKeyFile(dir string, file keyFile) error {
+func writeFile(dir string, file document) error {
 	file.Format = keyFormat
 	content, err := json.Marshal(file, json.Deterministic(true))
 	if err != nil {
 		return err
 	}
-	return plainfile.Replace(filepath.Join(dir, KeyFile), append(content, '\n'))
+	return plainfile.Replace(filepath.Join(dir, File), append(content, '\n'))
 }

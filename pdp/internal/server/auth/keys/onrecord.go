@@ -1,4 +1,4 @@
-package auth
+package keys
 
 import (
 	"cmp"
@@ -15,40 +15,40 @@ import (
 // A decision log outlives the file of keys: an older file can be put back, or an edited one. So the record of a key counts
 // before its file. A key that was revoked once stays revoked, and a key has one secret for good.
 
-// RecordedKey is a key as it is on record.
-type RecordedKey struct {
-	KeyInfo
+// Recorded is a key as it is on record.
+type Recorded struct {
+	Info
 	// Digest is the SHA-256 of the hash that the file has of the key, in lower-case hex.
 	Digest string `json:"digest,omitzero"`
 	// Missing says that the file has no such key any more.
 	Missing bool `json:"missing,omitzero"`
 }
 
-// KeyChange is a kind of change of a key, by the name of its record.
-type KeyChange string
+// Change is a kind of change of a key, by the name of its record.
+type Change string
 
 // The changes.
 const (
-	KeyAdded    KeyChange = "api_key_added"
-	KeyRevoked  KeyChange = "api_key_revoked" // by an edit of the file, or by the mark beside it
-	KeyRestored KeyChange = "api_key_restored"
-	KeyChanged  KeyChange = "api_key_changed"
+	Added    Change = "api_key_added"
+	Revoked  Change = "api_key_revoked" // by an edit of the file, or by the mark beside it
+	Restored Change = "api_key_restored"
+	Changed  Change = "api_key_changed"
 )
 
-// KeyEvent is a change that goes on record.
-type KeyEvent struct {
-	Change KeyChange
+// Event is a change that goes on record.
+type Event struct {
+	Change Change
 	// Key is the key as its file has it now. Before is the key on record, if it differs.
-	Key, Before RecordedKey
+	Key, Before Recorded
 	// Refused says that the key is not in force because of the change.
 	Refused bool
 }
 
-// KeysOnRecord are the keys that a decision log knows, by their ids.
-type KeysOnRecord map[string]RecordedKey
+// OnRecord are the keys that a decision log knows, by their ids.
+type OnRecord map[string]Recorded
 
 // Take adds a key of a record, in the order of the records.
-func (r KeysOnRecord) Take(key RecordedKey) {
+func (r OnRecord) Take(key Recorded) {
 	before, known := r[key.ID]
 	if known {
 		key.Revoked, key.Expires = soonest(before.Revoked, key.Revoked), soonest(before.Expires, key.Expires)
@@ -59,7 +59,7 @@ func (r KeysOnRecord) Take(key RecordedKey) {
 }
 
 // Revoke has a key that is known revoked, from a time on.
-func (r KeysOnRecord) Revoke(id string, at time.Time) {
+func (r OnRecord) Revoke(id string, at time.Time) {
 	if key, known := r[id]; known {
 		key.Revoked = soonest(at, key.Revoked)
 		r[id] = key
@@ -70,7 +70,7 @@ func (r KeysOnRecord) Revoke(id string, at time.Time) {
 var ErrHidden = errors.New("records of API keys may be hidden")
 
 // End revokes every stored key that the log does not know, from now on.
-func (r KeysOnRecord) End(k *Keys) {
+func (r OnRecord) End(k *Keys) {
 	for _, stored := range k.current().stored {
 		if _, known := r[stored.ID]; !known {
 			key := stored.recorded()
@@ -82,7 +82,7 @@ func (r KeysOnRecord) End(k *Keys) {
 
 // Against compares keys with the file that an operator sees. It returns, by the name of each key that the file would put in
 // force against the record, the reason why it is not.
-func (r KeysOnRecord) Against(k *Keys) map[string]string {
+func (r OnRecord) Against(k *Keys) map[string]string {
 	wrong := map[string]string{}
 	for _, stored := range k.current().stored {
 		if stored.refused {
@@ -90,9 +90,9 @@ func (r KeysOnRecord) Against(k *Keys) map[string]string {
 			continue
 		}
 		switch change := r.compare(stored, k); change.Change {
-		case KeyRestored:
+		case Restored:
 			wrong[stored.Name] = "it was revoked at " + change.Before.Revoked.Format(time.RFC3339) + ", and its file has it in force"
-		case KeyChanged:
+		case Changed:
 			if change.Refused {
 				wrong[stored.Name] = "its secret or its end is another than the one on record, or its name was another key's"
 			}
@@ -102,45 +102,45 @@ func (r KeysOnRecord) Against(k *Keys) map[string]string {
 }
 
 // compare finds the change of a stored key; there is none if Change is "".
-func (r KeysOnRecord) compare(stored storedKey, k *Keys) KeyEvent {
+func (r OnRecord) compare(stored storedKey, k *Keys) Event {
 	is := stored.recorded()
 	was, known := r[stored.ID]
 	if !known || was.Name != is.Name {
 		// Votes and records name keys, so no key gets the name of another that it does not renew.
 		if others := r.named(is); len(others) > 0 && (known || !k.renewed(stored, others)) {
-			return KeyEvent{Change: KeyChanged, Key: is, Before: others[0], Refused: true}
+			return Event{Change: Changed, Key: is, Before: others[0], Refused: true}
 		}
 	}
 	if !known {
-		return KeyEvent{Change: KeyAdded, Key: is}
+		return Event{Change: Added, Key: is}
 	}
-	e := KeyEvent{Key: is, Before: was}
+	e := Event{Key: is, Before: was}
 	switch {
 	case was.Digest != "" && was.Digest != is.Digest, sooner(was.Expires, is.Expires):
-		e.Change, e.Refused = KeyChanged, true
+		e.Change, e.Refused = Changed, true
 	case sooner(is.Revoked, was.Revoked):
-		e.Change = KeyRevoked
+		e.Change = Revoked
 	case sooner(was.Revoked, is.Revoked) && sooner(k.now(), is.Revoked):
-		e.Change, e.Refused = KeyRestored, true
+		e.Change, e.Refused = Restored, true
 	case !is.sameHolder(was):
-		e.Change = KeyChanged
+		e.Change = Changed
 	}
 	return e
 }
 
 // named are the other keys of the name of one, by their ids.
-func (r KeysOnRecord) named(is RecordedKey) (others []RecordedKey) {
+func (r OnRecord) named(is Recorded) (others []Recorded) {
 	for id, other := range r {
 		if id != is.ID && other.Name == is.Name {
 			others = append(others, other)
 		}
 	}
-	slices.SortFunc(others, func(a, b RecordedKey) int { return strings.Compare(a.ID, b.ID) })
+	slices.SortFunc(others, func(a, b Recorded) int { return strings.Compare(a.ID, b.ID) })
 	return others
 }
 
 // sameHolder reports whether nothing but the secret and its end can differ.
-func (k RecordedKey) sameHolder(other RecordedKey) bool {
+func (k Recorded) sameHolder(other Recorded) bool {
 	a, b := k.Grant, other.Grant
 	return k.Name == other.Name && k.Principal == other.Principal && k.Via == other.Via && k.Created.Equal(other.Created) &&
 		k.Expires.Equal(other.Expires) &&
@@ -149,16 +149,16 @@ func (k RecordedKey) sameHolder(other RecordedKey) bool {
 		slices.Equal(a.Audiences, b.Audiences)
 }
 
-func (s storedKey) recorded() RecordedKey {
+func (s storedKey) recorded() Recorded {
 	hash, _ := s.hash() // it was checked as the file was read
 	digest := sha256.Sum256(hash[:])
-	return RecordedKey{KeyInfo: s.KeyInfo, Digest: hex.EncodeToString(digest[:])}
+	return Recorded{Info: s.Info, Digest: hex.EncodeToString(digest[:])}
 }
 
 // Follow has the log vouch for each key from now on: known are the keys on record, damage says what is wrong with them, and
 // record puts changes there, durably, with the number of the keys. A change counts only after that. An error leaves no key in
 // force.
-func (k *Keys) Follow(known KeysOnRecord, damage error, record func(number uint64, events []KeyEvent) error) error {
+func (k *Keys) Follow(known OnRecord, damage error, record func(number uint64, events []Event) error) error {
 	k.mu.Lock()
 	k.known, k.damage, k.record, k.refused = known, damage, record, map[string]string{}
 	k.named.Store(len(known) > 0 || errors.Is(damage, ErrHidden))
@@ -170,10 +170,10 @@ func (k *Keys) Follow(known KeysOnRecord, damage error, record func(number uint6
 }
 
 // OnRecord lists the keys that are on record, those first that the file has, in its order.
-func (k *Keys) OnRecord() []RecordedKey {
+func (k *Keys) OnRecord() []Recorded {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	all, listed := []RecordedKey{}, map[string]bool{}
+	all, listed := []Recorded{}, map[string]bool{}
 	for _, stored := range k.view.Load().stored {
 		if key, ok := k.known[stored.ID]; ok {
 			all, listed[stored.ID] = append(all, key), true
@@ -199,17 +199,17 @@ func (k *Keys) Refused() int {
 
 // vouch compares a file that was just read with the record, puts the changes on record, and takes the keys out of it that
 // may not be in force.
-func (k *Keys) vouch(view *keyView) error {
+func (k *Keys) vouch(view *snapshot) error {
 	if k.known == nil {
 		return nil
 	}
-	var events []KeyEvent
+	var events []Event
 	refused := map[string]string{}
 	for n := range view.stored {
 		stored := &view.stored[n]
 		if at, marked := view.marks.ended[stored.ID]; marked && sooner(at, stored.Revoked) && sooner(at, k.known[stored.ID].Revoked) {
 			// Its revocation is not on record yet.
-			revoked := KeyEvent{Change: KeyRevoked, Key: stored.recorded(), Before: k.known[stored.ID]}
+			revoked := Event{Change: Revoked, Key: stored.recorded(), Before: k.known[stored.ID]}
 			revoked.Key.Revoked = at
 			events = append(events, revoked)
 			k.known.Take(revoked.Key)
@@ -226,7 +226,7 @@ func (k *Keys) vouch(view *keyView) error {
 			events = append(events, e)
 		}
 		view.byID[stored.ID].refused, stored.refused = true, true
-		if e.Change == KeyRestored {
+		if e.Change == Restored {
 			stored.Revoked = e.Before.Revoked
 		}
 	}

@@ -1,4 +1,4 @@
-package auth
+package keys
 
 import (
 	"os"
@@ -13,7 +13,7 @@ import (
 func TestNoteThatFails(t *testing.T) {
 	t.Parallel()
 	dir, c := t.TempDir(), clock.New()
-	must(t, os.Symlink("/dev/full", filepath.Join(dir, KeyLockFile)))
+	must(t, os.Symlink("/dev/full", filepath.Join(dir, LockFile)))
 	k := open(t, dir, c)
 	if _, found := find(k, add(t, k, "pep")); !found {
 		t.Error("the key that was printed is not good")

@@ -1,4 +1,9 @@
-package auth
+// Package keys keeps the API keys of a data directory, or of a cluster. Start with [Open] and [OpenShared].
+//
+// A data directory has its keys in a file ([File]), and the marks of revocations in another ([MarksFile]). Older copies of both
+// can be put back, so the records of the keys in the decision log count before them: see [Keys.FollowLog]. Only hashes are
+// stored: a key is returned once, by [Keys.Add] or [Keys.Renew].
+package keys
 
 import (
 	"cmp"
@@ -12,24 +17,26 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"policy-service/pdp/internal/server/auth"
 )
 
 // Keys are the API keys of a data directory, or of a cluster. What another process changes there
 // counts a moment later. All methods may be called at once.
 type Keys struct {
-	store keyStore
+	store store
 	now   func() time.Time
 	log   atomic.Pointer[slog.Logger]
 
 	mu sync.Mutex // is held while the store is looked at
 	// known is what the decision log says, nil if there is none to follow; record puts changes there. refused are the keys
 	// of the store that are not in force by that, with the digests that it has of them.
-	known   KeysOnRecord
-	record  func(uint64, []KeyEvent) error
+	known   OnRecord
+	record  func(uint64, []Event) error
 	refused map[string]string
 	damage  error       // of the log, as Follow was told
 	named   atomic.Bool // the log names keys, or is damaged
-	view    atomic.Pointer[keyView]
+	view    atomic.Pointer[snapshot]
 }
 
 // A look at the file is due after checkEvery, and awaited after checkAtMost:
@@ -41,8 +48,8 @@ const (
 	checkWrong  = 10 * time.Millisecond
 )
 
-// keyView is what the store had at a moment.
-type keyView struct {
+// snapshot is what the store had at a moment.
+type snapshot struct {
 	at     time.Time
 	info   fs.FileInfo // of the file, nil while there was never one
 	byID   map[string]*key
@@ -59,26 +66,26 @@ type keyView struct {
 
 type key struct {
 	hash    [sha256.Size]byte
-	caller  Caller
-	info    KeyInfo
+	caller  auth.Caller
+	info    Info
 	refused bool // it is not in force, even if its file says so
 }
 
-// OpenKeys reads the keys of a data directory, which need not exist yet.
-func OpenKeys(dir string) (*Keys, error) { return openKeys(dir, time.Now) }
+// Open reads the keys of a data directory, which need not exist yet.
+func Open(dir string) (*Keys, error) { return OpenAt(dir, time.Now) }
 
-func openKeys(dir string, now func() time.Time) (*Keys, error) {
-	k := newKeys(keysInFile(dir), now)
+func OpenAt(dir string, now func() time.Time) (*Keys, error) {
+	k := newKeys(directory(dir), now)
 	if err := k.Err(); err != nil {
 		return nil, err
 	}
 	return k, nil
 }
 
-func newKeys(store keyStore, now func() time.Time) *Keys {
+func newKeys(store store, now func() time.Time) *Keys {
 	k := &Keys{store: store, now: now}
 	k.LogTo(slog.New(slog.DiscardHandler))
-	k.view.Store(&keyView{})
+	k.view.Store(&snapshot{})
 	return k
 }
 
@@ -90,7 +97,7 @@ func (k *Keys) Err() error {
 	if err := k.current().err; err != nil {
 		return err
 	}
-	if s, shared := k.store.(*keysInCluster); shared {
+	if s, shared := k.store.(*cluster); shared {
 		return s.known()
 	}
 	return nil
@@ -104,7 +111,7 @@ func (k *Keys) Damage() error {
 	defer k.mu.Unlock()
 	if view.older {
 		return errors.Join(k.damage, fmt.Errorf("%s is of change %d of the keys, and %s of change %d: an older file was put back, or a command was killed; "+
-			"what is marked as revoked stays revoked, and the next change of a key writes both again", KeyFile, view.number, KeyMarksFile, view.marks.number))
+			"what is marked as revoked stays revoked, and the next change of a key writes both again", File, view.number, MarksFile, view.marks.number))
 	}
 	return k.damage
 }
@@ -122,25 +129,25 @@ func (k *Keys) Configured() bool {
 	return k.named.Load() || view.info != nil || view.err != nil || k.Shared() && len(view.stored)+view.damaged > 0
 }
 
-// Find implements [KeyHolders].
-func (k *Keys) Find(id string, hash [sha256.Size]byte) (Caller, error) {
+// Find implements [auth.KeyHolders].
+func (k *Keys) Find(id string, hash [sha256.Size]byte) (auth.Caller, error) {
 	found, now := k.match(id, hash), k.now()
 	switch {
 	case found == nil || found.refused:
-		return Caller{}, ErrUnauthenticated
+		return auth.Caller{}, auth.ErrUnauthenticated
 	case !found.info.Ended(now):
 		return found.caller, nil
 	}
 	info := found.info
 	info.Expires = time.Time{}
 	if info.Ended(now) {
-		return Caller{}, ErrUnauthenticated
+		return auth.Caller{}, auth.ErrUnauthenticated
 	}
-	return Caller{}, ErrExpired
+	return auth.Caller{}, auth.ErrExpired
 }
 
-// Holds implements [KeyHolders].
-func (k *Keys) Holds(tenant, name string, p Permission) bool {
+// Holds implements [auth.KeyHolders].
+func (k *Keys) Holds(tenant, name string, p auth.Permission) bool {
 	err := k.Err()
 	if err != nil && k.Shared() { // a vote that lapses is lost, so etcd is asked
 		err = k.refresh()
@@ -151,19 +158,19 @@ func (k *Keys) Holds(tenant, name string, p Permission) bool {
 	})
 }
 
-// Approvers implements [KeyHolders]. While it is not known which keys are in force, there are none.
-func (k *Keys) Approvers(tenant string) (all []Caller) {
+// Approvers implements [auth.KeyHolders]. While it is not known which keys are in force, there are none.
+func (k *Keys) Approvers(tenant string) (all []auth.Caller) {
 	view := k.current()
 	if view.err != nil {
 		return nil
 	}
 	for _, s := range view.stored {
-		if found := view.byID[s.ID]; !found.refused && !s.Ended(k.now()) && s.Lets(tenant, Approve) && s.Principal != (Principal{}) {
+		if found := view.byID[s.ID]; !found.refused && !s.Ended(k.now()) && s.Lets(tenant, auth.Approve) && s.Principal != (auth.Principal{}) {
 			all = append(all, found.caller)
 		}
 	}
-	slices.SortFunc(all, func(a, b Caller) int { return cmp.Compare(a.Name, b.Name) })
-	return slices.CompactFunc(all, func(a, b Caller) bool { return a.Name == b.Name }) // one that is renewed has two secrets
+	slices.SortFunc(all, func(a, b auth.Caller) int { return cmp.Compare(a.Name, b.Name) })
+	return slices.CompactFunc(all, func(a, b auth.Caller) bool { return a.Name == b.Name }) // one that is renewed has two secrets
 }
 
 // match is the key of an id and a hash, in force or not, or nil. An unknown id costs the same work as a wrong key, so that
@@ -175,7 +182,7 @@ func (k *Keys) match(id string, hash [sha256.Size]byte) *key {
 	return k.matchIn(k.newest(), id, hash)
 }
 
-func (k *Keys) matchIn(view *keyView, id string, hash [sha256.Size]byte) *key {
+func (k *Keys) matchIn(view *snapshot, id string, hash [sha256.Size]byte) *key {
 	found, known := view.byID[id]
 	if known = known && (!k.Shared() || k.Err() == nil); !known {
 		found = &nobody
@@ -189,7 +196,7 @@ func (k *Keys) matchIn(view *keyView, id string, hash [sha256.Size]byte) *key {
 var nobody key
 
 // current is the view of at most a moment ago.
-func (k *Keys) current() *keyView {
+func (k *Keys) current() *snapshot {
 	view := k.view.Load()
 	if !k.stale(view, checkEvery) {
 		return view
@@ -208,7 +215,7 @@ func (k *Keys) current() *keyView {
 }
 
 // newest is the view of now, but for a few milliseconds: many wrong keys are no reason to look each time.
-func (k *Keys) newest() *keyView {
+func (k *Keys) newest() *snapshot {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	view := k.view.Load()
@@ -219,13 +226,13 @@ func (k *Keys) newest() *keyView {
 }
 
 // stale holds as well where the clock went backwards.
-func (k *Keys) stale(view *keyView, every time.Duration) bool {
+func (k *Keys) stale(view *snapshot, every time.Duration) bool {
 	return k.store.due(k.now().Sub(view.at), every)
 }
 
 // look reads the store where it is not what it was in the view before.
-func (k *Keys) look(before *keyView) *keyView {
-	view := &keyView{}
+func (k *Keys) look(before *snapshot) *snapshot {
+	view := &snapshot{}
 	*view = *before
 	view.at = k.now() // before looking: what changes meanwhile is seen next time
 	news, err := k.store.look(view)

@@ -1,4 +1,4 @@
-package auth
+package keys
 
 import (
 	"os"
@@ -7,12 +7,22 @@ import (
 	"testing"
 
 	"policy-service/evaluation"
+	"policy-service/pdp/internal/server/auth"
 	"policy-service/pdp/pdptest/clock"
 )
 
+var mia = auth.Principal{Type: "User", ID: "mia"}
+
+func addApprover(t testing.TB, k *Keys, name string, p auth.Principal) string {
+	t.Helper()
+	secret, err := k.Add(Spec{Name: name, Principal: p, Grant: auth.Grant{Permissions: []auth.Permission{auth.Approve}}})
+	must(t, err)
+	return secret
+}
+
 func fileOf(t *testing.T, dir string) string {
 	t.Helper()
-	content, err := os.ReadFile(filepath.Join(dir, KeyFile))
+	content, err := os.ReadFile(filepath.Join(dir, File))
 	must(t, err)
 	return string(content)
 }
@@ -25,18 +35,18 @@ func TestKeyOfAnApprover(t *testing.T) {
 	pep := add(t, command, "pep")
 	secret := addApprover(t, command, "mia", mia)
 	c.Advance(checkAtMost)
-	if caller, found := find(running, secret); !found || caller.Principal != mia || !caller.May(Approve) || caller.May(Decide) {
+	if caller, found := find(running, secret); !found || caller.Principal != mia || !caller.May(auth.Approve) || caller.May(auth.Decide) {
 		t.Errorf("got %v %+v, want mia who approves", found, caller)
 	}
-	if caller, found := find(running, pep); !found || caller.Principal != (Principal{}) || caller.May(Approve) {
+	if caller, found := find(running, pep); !found || caller.Principal != (auth.Principal{}) || caller.May(auth.Approve) {
 		t.Errorf("got %v %+v, want the key of before, which is nobody's", found, caller)
 	}
-	if list := running.List(); list[0].Principal != (Principal{}) || list[1].Principal != mia {
+	if list := running.List(); list[0].Principal != (auth.Principal{}) || list[1].Principal != mia {
 		t.Errorf("listed as %+v", list)
 	}
 	must(t, command.Revoke("mia"))
 	c.Advance(checkAtMost)
-	if caller, found := find(running, secret); found || caller.Principal != (Principal{}) {
+	if caller, found := find(running, secret); found || caller.Principal != (auth.Principal{}) {
 		t.Errorf("revoked elsewhere, and still %+v", caller)
 	}
 	if list := open(t, dir, c).List(); list[1].Principal != mia || list[1].Revoked.IsZero() {
@@ -48,11 +58,11 @@ func TestKeysThatNobodyCouldApproveWith(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	k := open(t, dir, clock.New())
-	approve := Grant{Permissions: []Permission{Decide, Approve}}
-	for want, spec := range map[string]KeySpec{
+	approve := auth.Grant{Permissions: []auth.Permission{auth.Decide, auth.Approve}}
+	for want, spec := range map[string]Spec{
 		"add who the holder is to policies, such as --principal": {Name: "a", Grant: approve},
-		"a principal is up to ":                                  {Name: "b", Principal: Principal{"Action", "mia"}, Grant: approve},
-		"the principal is no valid UTF":                          {Name: "c", Principal: Principal{"User", "mia\xff"}, Grant: approve},
+		"a principal is up to ":                                  {Name: "b", Principal: auth.Principal{Type: "Action", ID: "mia"}, Grant: approve},
+		"the principal is no valid UTF":                          {Name: "c", Principal: auth.Principal{Type: "User", ID: "mia\xff"}, Grant: approve},
 	} {
 		if _, err := k.Add(spec); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: got %v, want %s", spec, err, want)
@@ -61,7 +71,7 @@ func TestKeysThatNobodyCouldApproveWith(t *testing.T) {
 	if k.Configured() {
 		t.Error("a refused key closed the door")
 	}
-	if _, err := k.Add(KeySpec{Name: "harmless", Principal: mia}); err != nil {
+	if _, err := k.Add(Spec{Name: "harmless", Principal: mia}); err != nil {
 		t.Errorf("a principal that approves nothing: %v", err)
 	}
 }
@@ -71,7 +81,7 @@ func TestKeyFilesOfApprovers(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	k := open(t, dir, clock.New())
-	addApprover(t, k, "approver", Principal{"User", "zoe"})
+	addApprover(t, k, "approver", auth.Principal{Type: "User", ID: "zoe"})
 	whole := fileOf(t, dir)
 	for name, test := range map[string]struct {
 		from, to string
@@ -96,8 +106,8 @@ func TestKeyFilesOfApprovers(t *testing.T) {
 			if test.from != "" && text == whole {
 				t.Fatalf("%s is not in %s", test.from, whole)
 			}
-			must(t, os.WriteFile(filepath.Join(dir, KeyFile), []byte(text), 0o600))
-			if _, err := openKeys(dir, clock.New().Now); (err == nil) != test.read || err != nil && strings.Contains(err.Error(), "zoe") {
+			must(t, os.WriteFile(filepath.Join(dir, File), []byte(text), 0o600))
+			if _, err := OpenAt(dir, clock.New().Now); (err == nil) != test.read || err != nil && strings.Contains(err.Error(), "zoe") {
 				t.Errorf("got %v", err)
 			}
 		})
@@ -108,11 +118,11 @@ func TestKeyFilesOfApprovers(t *testing.T) {
 func TestKeysThatSayTooMuch(t *testing.T) {
 	t.Parallel()
 	k := open(t, t.TempDir(), clock.New())
-	for want, spec := range map[string]KeySpec{
-		"a key that relays what people say says nothing itself": {Name: "a", Principal: mia, Grant: Grant{Permissions: []Permission{Relay, Approve}}},
-		"there is no such way":          {Name: "b", Via: evaluation.ViaForm, Grant: Grant{Permissions: []Permission{Relay}}},
+	for want, spec := range map[string]Spec{
+		"a key that relays what people say says nothing itself": {Name: "a", Principal: mia, Grant: auth.Grant{Permissions: []auth.Permission{auth.Relay, auth.Approve}}},
+		"there is no such way":          {Name: "b", Via: evaluation.ViaForm, Grant: auth.Grant{Permissions: []auth.Permission{auth.Relay}}},
 		"via says by which way":         {Name: "c", Via: evaluation.ViaConsole},
-		"there is no permission \"re\"": {Name: "d", Grant: Grant{Permissions: []Permission{"re"}}},
+		"there is no permission \"re\"": {Name: "d", Grant: auth.Grant{Permissions: []auth.Permission{"re"}}},
 	} {
 		if _, err := k.Add(spec); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: got %v, want %s", spec, err, want)
@@ -130,7 +140,7 @@ func TestKeyFilesOfRelays(t *testing.T) {
 	k := open(t, dir, c)
 	secret := map[string]string{}
 	for name, via := range map[string]evaluation.Via{"gateway": "", "console": evaluation.ViaConsole} {
-		key, err := k.Add(KeySpec{Name: name, Via: via, Grant: Grant{Permissions: []Permission{Relay}}})
+		key, err := k.Add(Spec{Name: name, Via: via, Grant: auth.Grant{Permissions: []auth.Permission{auth.Relay}}})
 		must(t, err)
 		secret[name] = key
 	}
@@ -146,7 +156,7 @@ func TestKeyFilesOfRelays(t *testing.T) {
 		"a way of no relay":  {`["relay"]`, `["decide"]`},
 		"relays and decides": {`["relay"]`, `["relay","approve"]`},
 	} {
-		if _, err := parseKeyFile([]byte(strings.ReplaceAll(whole, change[0], change[1]))); err == nil {
+		if _, err := parseFile([]byte(strings.ReplaceAll(whole, change[0], change[1]))); err == nil {
 			t.Errorf("%s: it is read", name)
 		}
 	}

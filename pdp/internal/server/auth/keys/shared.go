@@ -1,4 +1,4 @@
-package auth
+package keys
 
 import (
 	"context"
@@ -14,10 +14,11 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"policy-service/pdp/internal/ledger"
+	"policy-service/pdp/internal/server/auth"
 )
 
-// SharedKeys say where the keys of a cluster are.
-type SharedKeys struct {
+// Shared says where the keys of a cluster are.
+type Shared struct {
 	// Engine has the keys and nothing else. Contact is the last moment at which its watch was known to be current.
 	Engine interface {
 		ledger.Engine
@@ -33,19 +34,19 @@ type SharedKeys struct {
 
 // The errors of keys in a cluster.
 var (
-	// ErrKeysAway: the keys cannot be read or changed now.
-	ErrKeysAway = errors.New("the API keys in etcd cannot be used now")
-	// ErrKeysDamaged: a value was not written by a program of the cluster, or was put back.
-	ErrKeysDamaged = errors.New("the API keys in etcd are damaged")
+	// ErrAway: the keys cannot be read or changed now.
+	ErrAway = errors.New("the API keys in etcd cannot be used now")
+	// ErrDamaged: a value was not written by a program of the cluster, or was put back.
+	ErrDamaged = errors.New("the API keys in etcd are damaged")
 
 	errOvertaken = errors.New("another command changes the keys at the same time; try again")
 )
 
-// SharedErrors are the errors of an engine for [SharedKeys].
+// SharedErrors are the errors of an engine for [Shared].
 func SharedErrors() ledger.Errors {
 	return ledger.Errors{
-		Unavailable: ErrKeysAway, Closed: ErrKeysAway, Locked: ErrKeysAway,
-		Damaged: ErrKeysDamaged, NotFound: errors.New("there is no such key"),
+		Unavailable: ErrAway, Closed: ErrAway, Locked: ErrAway,
+		Damaged: ErrDamaged, NotFound: errors.New("there is no such key"),
 	}
 }
 
@@ -75,10 +76,10 @@ const (
 	mostAtOnce = 40
 )
 
-// keysInCluster is the [keyStore] of a cluster. Callers are told apart by what was read last; Run reads again whenever the
+// cluster is the [store] of a cluster. Callers are told apart by what was read last; Run reads again whenever the
 // engine says that something has changed.
-type keysInCluster struct {
-	SharedKeys
+type cluster struct {
+	Shared
 	values *ledger.Values
 	stop   func()
 	come   chan struct{} // has room for one
@@ -91,11 +92,11 @@ type keysInCluster struct {
 }
 
 // OpenSharedKeys reads the keys of a cluster.
-func OpenSharedKeys(ctx context.Context, o SharedKeys) (*Keys, error) {
+func OpenShared(ctx context.Context, o Shared) (*Keys, error) {
 	if o.Stale == 0 {
 		o.Stale = 30 * time.Second
 	}
-	s := &keysInCluster{SharedKeys: o, come: make(chan struct{}, 1), behind: time.Now()}
+	s := &cluster{Shared: o, come: make(chan struct{}, 1), behind: time.Now()}
 	s.values = ledger.NewValues(o.Engine, ledger.Form{
 		Items:     "the approvals (approvals.key)",
 		Key:       ledger.DeriveKey(o.Key, "policy-service API keys"),
@@ -119,14 +120,14 @@ func OpenSharedKeys(ctx context.Context, o SharedKeys) (*Keys, error) {
 // Close ends the keys of a cluster. Those of a directory need no end.
 func (k *Keys) Close() error { return k.store.close() }
 
-func (s *keysInCluster) close() error {
+func (s *cluster) close() error {
 	s.stop()
 	return s.values.Close()
 }
 
 // Run reads the keys of a cluster whenever they have changed, until its context ends.
 func (k *Keys) Run(ctx context.Context) {
-	s, shared := k.store.(*keysInCluster)
+	s, shared := k.store.(*cluster)
 	if !shared {
 		return
 	}
@@ -152,7 +153,7 @@ func (k *Keys) Run(ctx context.Context) {
 func (k *Keys) refresh() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	s := k.store.(*keysInCluster)
+	s := k.store.(*cluster)
 	s.mu.Lock()
 	changes, began := s.changes, time.Now()
 	s.mu.Unlock()
@@ -169,21 +170,21 @@ func (k *Keys) refresh() error {
 
 // Shared reports whether the keys are those of a cluster.
 func (k *Keys) Shared() bool {
-	_, shared := k.store.(*keysInCluster)
+	_, shared := k.store.(*cluster)
 	return shared
 }
 
-func (s *keysInCluster) place() string { return "etcd" }
+func (s *cluster) place() string { return "etcd" }
 
-func (s *keysInCluster) due(_, _ time.Duration) bool { return false } // see Run
+func (s *cluster) due(_, _ time.Duration) bool { return false } // see Run
 
-func (s *keysInCluster) keep(*keyView) error { return nil } // no door is opened for want of keys
+func (s *cluster) keep(*snapshot) error { return nil } // no door is opened for want of keys
 
-func (s *keysInCluster) prover(bool) ([]byte, error) {
+func (s *cluster) prover(bool) ([]byte, error) {
 	return ledger.DeriveKey(s.Key, "policy-service renewals of API keys"), nil
 }
 
-func (s *keysInCluster) changed() {
+func (s *cluster) changed() {
 	s.mu.Lock()
 	s.changes++
 	if s.behind.IsZero() { // it was made after the last contact, which may be long ago
@@ -197,7 +198,7 @@ func (s *keysInCluster) changed() {
 }
 
 // known is an error if the keys that were read are too old to count. The times are the machine's, which nobody sets.
-func (s *keysInCluster) known() error {
+func (s *cluster) known() error {
 	contact := s.Engine.Contact()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -206,7 +207,7 @@ func (s *keysInCluster) known() error {
 		contact = s.behind
 	}
 	if age := time.Since(contact); age > s.Stale {
-		return fmt.Errorf("%w: what is known of them is %s old, and keys_stale is %s", ErrKeysAway, age.Round(time.Second), s.Stale)
+		return fmt.Errorf("%w: what is known of them is %s old, and keys_stale is %s", ErrAway, age.Round(time.Second), s.Stale)
 	}
 	return nil
 }
@@ -218,14 +219,14 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// look implements [keyStore]. What was read before stays if nothing can be read; see known.
-func (s *keysInCluster) look(view *keyView) (news bool, err error) {
+// look implements [store]. What was read before stays if nothing can be read; see known.
+func (s *cluster) look(view *snapshot) (news bool, err error) {
 	var all sharedRead
 	if err := s.values.View(func(tx *ledger.Tx) { all = readShared(tx) }); err != nil {
 		return false, fmt.Errorf("%w: %w", errUnread, err)
 	}
 	view.stored, view.damaged = all.stored(), len(all.damaged)
-	if view.byID, err = keysByID(view.stored); err != nil {
+	if view.byID, err = indexByID(view.stored); err != nil {
 		return false, err
 	}
 	s.report(all.damaged)
@@ -233,7 +234,7 @@ func (s *keysInCluster) look(view *keyView) (news bool, err error) {
 }
 
 // report logs the damaged keys when others are.
-func (s *keysInCluster) report(damaged []string) {
+func (s *cluster) report(damaged []string) {
 	is := strings.Join(damaged, ", ")
 	s.mu.Lock()
 	was := s.damaged
@@ -270,7 +271,7 @@ func readShared(tx *ledger.Tx) (r sharedRead) {
 		for id, read := range one.Scan(prefixKeys, from) {
 			var key sharedKey
 			if from = ledger.After(id); !read(&key) || key.ID != id || key.check() != nil {
-				r.damaged, more = append(r.damaged, id[:min(len(id), MaxKeyID)]), true
+				r.damaged, more = append(r.damaged, id[:min(len(id), auth.MaxKeyID)]), true
 				break
 			}
 			found = append(found, key)
@@ -278,12 +279,12 @@ func readShared(tx *ledger.Tx) (r sharedRead) {
 				break
 			}
 		}
-		if err := one.Err(); err != nil && !errors.Is(err, ErrKeysDamaged) {
+		if err := one.Err(); err != nil && !errors.Is(err, ErrDamaged) {
 			tx.Fail(err)
 			return r
 		}
 		if len(found) > mostKeys || len(r.damaged) > mostDamaged {
-			tx.Fail(fmt.Errorf("%w: there are more than %d, or more than %d that are", ErrKeysDamaged, mostKeys, mostDamaged))
+			tx.Fail(fmt.Errorf("%w: there are more than %d, or more than %d that are", ErrDamaged, mostKeys, mostDamaged))
 			return r
 		}
 	}
@@ -314,8 +315,8 @@ func readShared(tx *ledger.Tx) (r sharedRead) {
 // mostEdits is how often an edit begins again because another one came in between.
 const mostEdits = 10
 
-// edit implements [keyStore].
-func (s *keysInCluster) edit(k *Keys, e keyEdit) (err error) {
+// edit implements [store].
+func (s *cluster) edit(k *Keys, e edit) (err error) {
 	for range mostEdits {
 		if err = s.editOnce(e); !errors.Is(err, errOvertaken) {
 			break
@@ -327,7 +328,7 @@ func (s *keysInCluster) edit(k *Keys, e keyEdit) (err error) {
 	return k.refresh()
 }
 
-func (s *keysInCluster) editOnce(e keyEdit) error {
+func (s *cluster) editOnce(e edit) error {
 	var all sharedRead
 	var last string
 	err := s.values.View(func(tx *ledger.Tx) {
@@ -340,8 +341,8 @@ func (s *keysInCluster) editOnce(e keyEdit) error {
 	if e.missing != nil && len(all.keys) == 0 {
 		return e.missing
 	}
-	file := keyFile{Keys: all.stored()}
-	if err := e.change(&file); err != nil {
+	file := document{Keys: all.stored()}
+	if err := e.apply(&file); err != nil {
 		return err
 	}
 	var ended, added []sharedKey
@@ -381,14 +382,14 @@ func (s *keysInCluster) editOnce(e keyEdit) error {
 	if err == nil {
 		err = write(append(ended, added...), true) // of a renewal that is one transaction, unless more keys end than ever did
 	}
-	if errors.Is(err, ErrKeysAway) {
+	if errors.Is(err, ErrAway) {
 		return fmt.Errorf("%w; it is not known whether the change was made: see policy-service keys list, and try again", err)
 	}
 	return err
 }
 
 // forget removes keys that were never put in force.
-func (s *keysInCluster) forget(ids []string, last *string) error {
+func (s *cluster) forget(ids []string, last *string) error {
 	for some := range slices.Chunk(ids, mostAtOnce) {
 		next := rand.Text()
 		err := s.values.Update(context.Background(), func(c *ledger.ValuesChange) {
@@ -437,10 +438,10 @@ func (k *Keys) Import(from *Keys) (all int, err error) {
 	stored := from.current().stored
 	for _, key := range stored {
 		if key.refused {
-			return 0, fmt.Errorf("the key %q was revoked, and %s has it in force; see who changed the file, and revoke the key again", key.Name, KeyFile)
+			return 0, fmt.Errorf("the key %q was revoked, and %s has it in force; see who changed the file, and revoke the key again", key.Name, File)
 		}
 	}
-	err = k.store.edit(k, keyEdit{change: func(file *keyFile) error {
+	err = k.store.edit(k, edit{apply: func(file *document) error {
 		there, before := map[string]string{}, len(file.Keys)
 		for _, key := range file.Keys {
 			there[key.ID] = key.SHA256

@@ -1,4 +1,4 @@
-package auth
+package keys
 
 import (
 	"crypto/hmac"
@@ -30,7 +30,7 @@ type Renewal struct {
 // with [Keys.Add], only the hash is stored.
 func (k *Keys) Renew(r Renewal) (secret string, err error) {
 	missing := errors.New("there is no key of that name in force; try policy-service keys list")
-	err = k.store.edit(k, keyEdit{missing: missing, afterwards: true, change: func(file *keyFile) error {
+	err = k.store.edit(k, edit{missing: missing, afterwards: true, apply: func(file *document) error {
 		var first, last *storedKey
 		for i := range file.Keys {
 			if stored := &file.Keys[i]; stored.Name == r.Name {
@@ -42,7 +42,7 @@ func (k *Keys) Renew(r Renewal) (secret string, err error) {
 		if last == nil || last.refused || !last.Revoked.IsZero() {
 			return missing
 		}
-		info, lifetime := last.KeyInfo, r.Lifetime
+		info, lifetime := last.Info, r.Lifetime
 		if lifetime == 0 && !last.Expires.IsZero() {
 			lifetime = last.Expires.Sub(last.Created)
 		}
@@ -63,7 +63,7 @@ func (k *Keys) Renew(r Renewal) (secret string, err error) {
 	return secret, nil
 }
 
-func (dir keysInFile) prover(make bool) ([]byte, error) {
+func (dir directory) prover(make bool) ([]byte, error) {
 	if make {
 		return RenewKey.Open(string(dir))
 	}
@@ -79,9 +79,9 @@ func proof(prover []byte, s storedKey) string {
 
 // renewed reports whether a key that is not on record yet renews those of its name that are: it was made by [Keys.Renew], and
 // not after all of them were revoked.
-func (k *Keys) renewed(s storedKey, others []RecordedKey) bool {
-	odd := func(other RecordedKey) bool { return s.Renews != other.ID && s.Renews != other.Renews }
-	lasts := func(other RecordedKey) bool { return !sooner(other.Revoked, s.Created) }
+func (k *Keys) renewed(s storedKey, others []Recorded) bool {
+	odd := func(other Recorded) bool { return s.Renews != other.ID && s.Renews != other.Renews }
+	lasts := func(other Recorded) bool { return !sooner(other.Revoked, s.Created) }
 	if s.Renews == "" || slices.ContainsFunc(others, odd) || !slices.ContainsFunc(others, lasts) {
 		return false
 	}

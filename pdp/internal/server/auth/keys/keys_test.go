@@ -1,4 +1,4 @@
-package auth
+package keys
 
 import (
 	"errors"
@@ -14,25 +14,29 @@ import (
 	"testing"
 	"time"
 
+	"policy-service/pdp/internal/server/auth"
 	"policy-service/pdp/pdptest/clock"
 )
 
+// secretLength is how many bytes end a key.
+const secretLength = 43
+
 func open(t testing.TB, dir string, c *clock.Clock) *Keys {
 	t.Helper()
-	k, err := openKeys(dir, c.Now)
+	k, err := OpenAt(dir, c.Now)
 	must(t, err)
 	return k
 }
 
 func add(t testing.TB, k *Keys, name string) string {
 	t.Helper()
-	secret, err := k.Add(KeySpec{Name: name})
+	secret, err := k.Add(Spec{Name: name})
 	must(t, err)
 	return secret
 }
 
-func find(k *Keys, secret string) (Caller, bool) {
-	caller, err := k.Find(KeyID(secret), KeyHash(secret))
+func find(k *Keys, secret string) (auth.Caller, bool) {
+	caller, err := k.Find(auth.KeyID(secret), auth.KeyHash(secret))
 	return caller, err == nil
 }
 
@@ -41,12 +45,12 @@ func TestKeyHasItsDefaults(t *testing.T) {
 	k := open(t, t.TempDir(), clock.New())
 	caller, found := find(k, add(t, k, "pep"))
 	if !found || caller.Name != "key:pep" || caller.Registered || caller.AllTenants ||
-		!caller.Serves("default") || caller.Serves("acme") || !caller.May(Decide) || caller.May(Search) {
+		!caller.Serves("default") || caller.Serves("acme") || !caller.May(auth.Decide) || caller.May(auth.Search) {
 		t.Errorf("got %v %+v, want key:pep that decides in default, without registration", found, caller)
 	}
-	secret, err := k.Add(KeySpec{Name: "all", Grant: Grant{[]string{"*"}, []Permission{Search, LogRead}, []string{}, []string{"gw"}}})
+	secret, err := k.Add(Spec{Name: "all", Grant: auth.Grant{Tenants: []string{"*"}, Permissions: []auth.Permission{auth.Search, auth.LogRead}, Obligations: []string{}, Audiences: []string{"gw"}}})
 	must(t, err)
-	if caller, _ := find(k, secret); !caller.Serves("acme") || caller.May(Decide) || !caller.May(LogRead) || !caller.Registered || !slices.Equal(caller.Asker().Audiences, []string{"gw"}) {
+	if caller, _ := find(k, secret); !caller.Serves("acme") || caller.May(auth.Decide) || !caller.May(auth.LogRead) || !caller.Registered || !slices.Equal(caller.Asker().Audiences, []string{"gw"}) {
 		t.Errorf("got %+v, want what was asked for", caller)
 	}
 }
@@ -67,7 +71,7 @@ func TestKeysThatAreNotGood(t *testing.T) {
 		"no id":             "psk__" + secret,
 		"no prefix":         strings.TrimPrefix(good, "psk_"),
 		"upper case":        strings.ToUpper(good),
-		"its id alone":      KeyID(good),
+		"its id alone":      auth.KeyID(good),
 		"huge":              "psk_" + strings.Repeat("a", 1<<16) + "_" + secret,
 		"hash":              k.current().stored[0].SHA256,
 		"empty":             "",
@@ -105,7 +109,7 @@ func TestRevokedElsewhereStopsWithinASecond(t *testing.T) {
 	if again := open(t, dir, c); !again.Configured() {
 		t.Error("after a restart the door is open again")
 	}
-	if _, err := command.Add(KeySpec{Name: "pep"}); err == nil {
+	if _, err := command.Add(Spec{Name: "pep"}); err == nil {
 		t.Error("a name was used again")
 	}
 }
@@ -147,22 +151,22 @@ func TestLostFileOfADirectoryOfBefore(t *testing.T) {
 	dir, c := t.TempDir(), clock.New()
 	k := open(t, dir, c)
 	must(t, k.Keep())
-	if _, err := os.Stat(filepath.Join(dir, KeyLockFile)); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(filepath.Join(dir, LockFile)); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("there are no keys, and a lock: %v", err)
 	}
 	add(t, k, "pep")
-	must(t, os.Truncate(filepath.Join(dir, KeyLockFile), 0))
+	must(t, os.Truncate(filepath.Join(dir, LockFile), 0))
 	for range 2 {
 		must(t, open(t, dir, c).Keep())
 	}
-	if text, err := os.ReadFile(filepath.Join(dir, KeyLockFile)); err != nil || string(text) != keysWereHere {
+	if text, err := os.ReadFile(filepath.Join(dir, LockFile)); err != nil || string(text) != keysWereHere {
 		t.Errorf("the note is %q, %v", text, err)
 	}
-	must(t, os.Remove(filepath.Join(dir, KeyFile)))
-	if _, err := openKeys(dir, c.Now); err == nil {
+	must(t, os.Remove(filepath.Join(dir, File)))
+	if _, err := OpenAt(dir, c.Now); err == nil {
 		t.Error("a new server starts without the keys")
 	}
-	must(t, os.Remove(filepath.Join(dir, KeyLockFile)))
+	must(t, os.Remove(filepath.Join(dir, LockFile)))
 	if open(t, dir, c).Configured() {
 		t.Error("without both files there are credentials")
 	}
@@ -186,7 +190,7 @@ func TestUnreadableFileRefusesEverybody(t *testing.T) {
 			dir, c := t.TempDir(), clock.New()
 			k := open(t, dir, c)
 			secret := add(t, k, "pep")
-			file := filepath.Join(dir, KeyFile)
+			file := filepath.Join(dir, File)
 			whole, err := os.ReadFile(file)
 			must(t, err)
 			var log strings.Builder
@@ -198,10 +202,10 @@ func TestUnreadableFileRefusesEverybody(t *testing.T) {
 					t.Fatal("a key is good, or the door open")
 				}
 			}
-			if _, err := openKeys(dir, c.Now); err == nil {
+			if _, err := OpenAt(dir, c.Now); err == nil {
 				t.Error("a new server starts with it")
 			}
-			if _, err := k.Add(KeySpec{Name: "new"}); err == nil || !strings.Contains(err.Error(), "; try ") {
+			if _, err := k.Add(Spec{Name: "new"}); err == nil || !strings.Contains(err.Error(), "; try ") {
 				t.Errorf("adding: got %v, want an error that says what to try", err)
 			}
 			if n := strings.Count(log.String(), "\n"); n != 1 {
@@ -277,7 +281,7 @@ func TestFindWhileKeysComeAndGo(t *testing.T) {
 func TestProcessesAddAtOnce(t *testing.T) {
 	t.Parallel()
 	if dir, name := os.Getenv("AUTH_TEST_DIR"), os.Getenv("AUTH_TEST_NAME"); dir != "" {
-		k, err := OpenKeys(dir)
+		k, err := Open(dir)
 		must(t, err)
 		for i := range 10 {
 			add(t, k, fmt.Sprint(name, i))
@@ -309,7 +313,7 @@ func TestProcessesAddAtOnce(t *testing.T) {
 func TestFirstKeyWhileSomebodyLooks(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	file := keysInFile(dir)
+	file := directory(dir)
 	info, err := file.unlessLost(func() error {
 		add(t, open(t, dir, clock.New()), "first")
 		return file.lost()
@@ -317,7 +321,7 @@ func TestFirstKeyWhileSomebodyLooks(t *testing.T) {
 	if info == nil || err != nil {
 		t.Errorf("got %v, %v", info, err)
 	}
-	must(t, os.Remove(filepath.Join(dir, KeyFile)))
+	must(t, os.Remove(filepath.Join(dir, File)))
 	if info, err := file.unlessLost(file.lost); info != nil || err == nil {
 		t.Errorf("the file is gone, and got %v, %v", info, err)
 	}
@@ -327,7 +331,7 @@ func TestNamesThatNobodyMayHave(t *testing.T) {
 	t.Parallel()
 	k := open(t, t.TempDir(), clock.New())
 	for _, name := range []string{"", " pep", "pep ", "-pep", "p\nep", "p\x00ep", "p\xffep", "psk_abc", strings.Repeat("x", 129)} {
-		if _, err := k.Add(KeySpec{Name: name}); err == nil {
+		if _, err := k.Add(Spec{Name: name}); err == nil {
 			t.Errorf("%q: no error", name)
 		} else if strings.Contains(err.Error(), "psk_abc") {
 			t.Errorf("%q: the error repeats it: %v", name, err)
@@ -341,16 +345,16 @@ func TestNamesThatNobodyMayHave(t *testing.T) {
 // What does finding the caller of a key cost, among ten thousand?
 func BenchmarkFindKey(b *testing.B) {
 	dir := b.TempDir()
-	k, err := OpenKeys(dir)
+	k, err := Open(dir)
 	must(b, err)
 	secret := add(b, k, "pep")
-	file := keyFile{Keys: k.current().stored}
+	file := document{Keys: k.current().stored}
 	for i := range 10_000 {
 		other := file.Keys[0]
 		other.ID, other.Name = fmt.Sprint("x", i), fmt.Sprint("other ", i)
 		file.Keys = append(file.Keys, other)
 	}
-	must(b, writeKeyFile(dir, file))
+	must(b, writeFile(dir, file))
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, found := find(k, secret); !found {

@@ -1,4 +1,4 @@
-package auth
+package keys
 
 import (
 	"net/http"
@@ -12,6 +12,7 @@ import (
 
 	"github.com/fsnotify/fsnotify"
 
+	"policy-service/pdp/internal/server/auth"
 	"policy-service/pdp/pdptest/clock"
 )
 
@@ -27,7 +28,7 @@ func TestRenewedKey(t *testing.T) {
 	t.Parallel()
 	dir, c := t.TempDir(), clock.New()
 	running, k := open(t, dir, c), open(t, dir, c)
-	first, err := k.Add(KeySpec{Name: "mia", Principal: Principal{Type: "user", ID: "mia"}, Grant: Grant{Tenants: []string{"acme"}, Permissions: []Permission{Approve}}})
+	first, err := k.Add(Spec{Name: "mia", Principal: auth.Principal{Type: "user", ID: "mia"}, Grant: auth.Grant{Tenants: []string{"acme"}, Permissions: []auth.Permission{auth.Approve}}})
 	must(t, err)
 	second := renew(t, k, Renewal{Name: "mia", Overlap: time.Hour})
 	good := func(want ...string) {
@@ -38,11 +39,11 @@ func TestRenewedKey(t *testing.T) {
 			if wanted := strings.Contains(strings.Join(want, " "), name); found != wanted {
 				t.Errorf("%s: found is %t", name, found)
 			}
-			if found && (caller.Name != "key:mia" || !caller.Serves("acme") || !caller.May(Approve) || caller.Principal.ID != "mia") {
+			if found && (caller.Name != "key:mia" || !caller.Serves("acme") || !caller.May(auth.Approve) || caller.Principal.ID != "mia") {
 				t.Errorf("%s: %+v", name, caller)
 			}
 		}
-		if got := running.Holds("acme", "mia", Approve); got != (len(want) > 0) {
+		if got := running.Holds("acme", "mia", auth.Approve); got != (len(want) > 0) {
 			t.Errorf("what is by the name counts: %t", got)
 		}
 		if got := len(running.Approvers("acme")); got != min(1, len(want)) {
@@ -76,12 +77,12 @@ func TestExpiredKey(t *testing.T) {
 	t.Parallel()
 	c := clock.New()
 	k := open(t, t.TempDir(), c)
-	secret, err := k.Add(KeySpec{Name: "pep", Lifetime: time.Hour})
+	secret, err := k.Add(Spec{Name: "pep", Lifetime: time.Hour})
 	must(t, err)
 	says := func(key string) string {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
 		r.Header.Set("Authorization", "Bearer "+key)
-		if _, err := (&Authenticator{Keys: k}).Authenticate(r); err != nil {
+		if _, err := (&auth.Authenticator{Keys: k}).Authenticate(r); err != nil {
 			return err.Error()
 		}
 		return "good"
@@ -117,12 +118,12 @@ func TestOlderFileAfterARenewal(t *testing.T) {
 	dir, c := t.TempDir(), clock.New()
 	k := open(t, dir, c)
 	first := add(t, k, "pep")
-	older, err := os.ReadFile(filepath.Join(dir, KeyFile))
+	older, err := os.ReadFile(filepath.Join(dir, File))
 	must(t, err)
 	renew(t, k, Renewal{Name: "pep", Overlap: time.Hour})
-	must(t, os.WriteFile(filepath.Join(dir, KeyFile), older, 0o600))
+	must(t, os.WriteFile(filepath.Join(dir, File), older, 0o600))
 	again := open(t, dir, c)
-	must(t, again.Follow(KeysOnRecord{}, nil, func(uint64, []KeyEvent) error { return nil }))
+	must(t, again.Follow(OnRecord{}, nil, func(uint64, []Event) error { return nil }))
 	if _, found := find(again, first); found {
 		t.Error("the secret before is good by an older file")
 	}
@@ -133,11 +134,11 @@ func TestEndOnRecord(t *testing.T) {
 	t.Parallel()
 	dir, c := t.TempDir(), clock.New()
 	k := open(t, dir, c)
-	secret, err := k.Add(KeySpec{Name: "pep", Lifetime: time.Hour})
+	secret, err := k.Add(Spec{Name: "pep", Lifetime: time.Hour})
 	must(t, err)
-	known, record := KeysOnRecord{}, func(uint64, []KeyEvent) error { return nil }
+	known, record := OnRecord{}, func(uint64, []Event) error { return nil }
 	must(t, k.Follow(known, nil, record))
-	file := filepath.Join(dir, KeyFile)
+	file := filepath.Join(dir, File)
 	text, err := os.ReadFile(file)
 	must(t, err)
 	before, rest, _ := strings.Cut(string(text), `"expires":"`)
@@ -164,11 +165,11 @@ func TestRevokedWhateverTheClockSays(t *testing.T) {
 	dir, c, ahead := t.TempDir(), clock.New(), clock.New()
 	ahead.Advance(time.Hour)
 	running := open(t, dir, c)
-	must(t, running.Follow(KeysOnRecord{}, nil, func(uint64, []KeyEvent) error { return nil }))
+	must(t, running.Follow(OnRecord{}, nil, func(uint64, []Event) error { return nil }))
 	command := open(t, dir, ahead)
 	first := add(t, command, "pep")
 	second := renew(t, command, Renewal{Name: "pep", Overlap: time.Minute})
-	if c.Advance(checkAtMost); !running.Holds("default", "pep", Decide) {
+	if c.Advance(checkAtMost); !running.Holds("default", "pep", auth.Decide) {
 		t.Fatal("the key counts before it is revoked")
 	}
 	must(t, command.Revoke("pep"))
@@ -179,7 +180,7 @@ func TestRevokedWhateverTheClockSays(t *testing.T) {
 				t.Errorf("the %s secret of a revoked key counts", name)
 			}
 		}
-		if running.Holds("default", "pep", Decide) {
+		if running.Holds("default", "pep", auth.Decide) {
 			t.Error("the name of a revoked key counts")
 		}
 		if _, err := running.Renew(Renewal{Name: "pep"}); err == nil {
@@ -205,10 +206,10 @@ func TestRenewalMarksLast(t *testing.T) {
 	for {
 		select {
 		case e := <-watcher.Events:
-			if name := filepath.Base(e.Name); e.Has(fsnotify.Create) && (name == KeyMarksFile || name == KeyFile) {
+			if name := filepath.Base(e.Name); e.Has(fsnotify.Create) && (name == MarksFile || name == File) {
 				written = append(written, name)
 			}
-			if slices.Equal(written, []string{KeyMarksFile, KeyFile, KeyMarksFile}) {
+			if slices.Equal(written, []string{MarksFile, File, MarksFile}) {
 				return
 			}
 		case err := <-watcher.Errors:

@@ -1,4 +1,4 @@
-package auth
+package keys
 
 import (
 	"bytes"
@@ -25,7 +25,7 @@ func newKeyStates(t *testing.T) (s keyStates) {
 	dir := t.TempDir()
 	k := open(t, dir, clock.New())
 	take := func() {
-		for name, to := range map[string]*[][]byte{KeyFile: &s.file, KeyMarksFile: &s.marks} {
+		for name, to := range map[string]*[][]byte{File: &s.file, MarksFile: &s.marks} {
 			content, err := os.ReadFile(filepath.Join(dir, name))
 			must(t, err)
 			*to = append(*to, content)
@@ -50,7 +50,7 @@ func newKeyStates(t *testing.T) (s keyStates) {
 func (s keyStates) put(t *testing.T, file, marks, key []byte) string {
 	t.Helper()
 	dir := t.TempDir()
-	for name, content := range map[string][]byte{KeyFile: file, KeyMarksFile: marks, RenewKey.File: key} {
+	for name, content := range map[string][]byte{File: file, MarksFile: marks, RenewKey.File: key} {
 		if content != nil {
 			must(t, os.WriteFile(filepath.Join(dir, name), content, 0o600))
 		}
@@ -65,7 +65,7 @@ func TestFileAndMarksOfTwoMoments(t *testing.T) {
 	s := newKeyStates(t)
 	for f, file := range s.file {
 		for m, marks := range s.marks {
-			k, err := openKeys(s.put(t, file, marks, s.key), clock.New().Now)
+			k, err := OpenAt(s.put(t, file, marks, s.key), clock.New().Now)
 			if (err != nil) != (m < f) {
 				t.Errorf("the file of %d and the marks of %d: %v", f, m, err)
 			}
@@ -87,7 +87,7 @@ func TestFileAndMarksOfTwoMoments(t *testing.T) {
 			"without their key":      s.put(t, file, s.marks[last], nil),
 			"with the key of others": s.put(t, file, s.marks[last], bytes.Repeat([]byte{7}, 32)),
 		} {
-			if k, err := openKeys(dir, clock.New().Now); err == nil || !strings.Contains(err.Error(), "from one backup") {
+			if k, err := OpenAt(dir, clock.New().Now); err == nil || !strings.Contains(err.Error(), "from one backup") {
 				t.Errorf("%s: %v %v", what, k, err)
 			}
 		}
@@ -99,18 +99,18 @@ func TestNoByteBringsARevocationBack(t *testing.T) {
 	t.Parallel()
 	s := newKeyStates(t)
 	last := len(s.file) - 1
-	for what, of := range map[string][]byte{KeyFile: s.file[last], KeyMarksFile: s.marks[last], RenewKey.File: s.key} {
+	for what, of := range map[string][]byte{File: s.file[last], MarksFile: s.marks[last], RenewKey.File: s.key} {
 		dir := s.put(t, s.file[last], s.marks[last], s.key)
 		for n := range of {
 			for _, flip := range []byte{1, 0x20} {
 				altered := slices.Clone(of)
 				altered[n] ^= flip
 				must(t, os.WriteFile(filepath.Join(dir, what), altered, 0o600))
-				k, err := openKeys(dir, clock.New().Now)
+				k, err := OpenAt(dir, clock.New().Now)
 				if err != nil {
 					continue
 				}
-				if what != KeyFile {
+				if what != File {
 					t.Fatalf("byte %d of %s is altered, and nobody knows", n, what)
 				}
 				if _, good := find(k, s.revoked); good {
@@ -127,7 +127,7 @@ func TestCommandsKilledBetweenTwoWrites(t *testing.T) {
 	s := newKeyStates(t)
 	for n := 1; n < len(s.file); n++ {
 		dir := s.put(t, s.file[n-1], s.marks[n], s.key)
-		must(t, os.WriteFile(filepath.Join(dir, KeyLockFile), []byte(keysWereHere), 0o600))
+		must(t, os.WriteFile(filepath.Join(dir, LockFile), []byte(keysWereHere), 0o600))
 		k := open(t, dir, clock.New())
 		if k.Damage() == nil {
 			t.Errorf("after change %d: no damage", n)
@@ -142,20 +142,20 @@ func TestCommandsKilledBetweenTwoWrites(t *testing.T) {
 	// The first change of all: nothing but marks is there.
 	dir := t.TempDir()
 	add(t, open(t, dir, clock.New()), "first")
-	must(t, os.Remove(filepath.Join(dir, KeyFile)))
-	if _, err := openKeys(dir, clock.New().Now); err == nil {
+	must(t, os.Remove(filepath.Join(dir, File)))
+	if _, err := OpenAt(dir, clock.New().Now); err == nil {
 		t.Error("the file of keys is gone, and nobody says so")
 	}
-	must(t, os.Remove(filepath.Join(dir, KeyLockFile)))
+	must(t, os.Remove(filepath.Join(dir, LockFile)))
 	k := open(t, dir, clock.New())
 	if k.Configured() {
 		t.Error("a first key that was never written keeps a server from starting")
 	}
 	add(t, k, "again")
 	must(t, k.Revoke("again"))
-	must(t, os.Remove(filepath.Join(dir, KeyFile)))
-	must(t, os.Remove(filepath.Join(dir, KeyLockFile)))
-	if _, err := openKeys(dir, clock.New().Now); err == nil {
+	must(t, os.Remove(filepath.Join(dir, File)))
+	must(t, os.Remove(filepath.Join(dir, LockFile)))
+	if _, err := OpenAt(dir, clock.New().Now); err == nil {
 		t.Error("marks without a file of keys open the door")
 	}
 }

@@ -1,4 +1,4 @@
-package auth
+package keys
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 
 	"policy-service/pdp/internal/ledger"
 	"policy-service/pdp/internal/ledger/etcd"
+	"policy-service/pdp/internal/server/auth"
 	"policy-service/pdp/pdptest/clock"
 	"policy-service/pdp/pdptest/etcdtest"
 )
@@ -34,25 +35,25 @@ func share(t *testing.T) *sharing {
 	return &sharing{t, "/" + rand.Text() + "/", client, clock.New()} // a prefix for each run of a test
 }
 
-func (s *sharing) options(endpoints ...string) SharedKeys {
+func (s *sharing) options(endpoints ...string) Shared {
 	return s.optionsWithin(etcdtest.Patience, endpoints...)
 }
 
 // optionsWithin are those of a replica each of whose calls of etcd may take so long.
-func (s *sharing) optionsWithin(timeout time.Duration, endpoints ...string) SharedKeys {
+func (s *sharing) optionsWithin(timeout time.Duration, endpoints ...string) Shared {
 	client, err := etcdtest.Dial(endpoints...)
 	must(s.t, err)
 	s.t.Cleanup(func() { _ = client.Close() })
-	return SharedKeys{
+	return Shared{
 		Engine: etcd.New(etcd.Options{Client: client, Prefix: s.prefix, Errors: SharedErrors(), Timeout: timeout, Pulse: true}),
 		Key:    []byte("the key of the approvals, which all replicas have"),
 		Stale:  30 * time.Second, Now: s.c.Now, Logger: slog.New(slog.DiscardHandler),
 	}
 }
 
-func (s *sharing) open(o SharedKeys) *Keys {
+func (s *sharing) open(o Shared) *Keys {
 	s.t.Helper()
-	k, err := OpenSharedKeys(s.t.Context(), o)
+	k, err := OpenShared(s.t.Context(), o)
 	must(s.t, err)
 	s.t.Cleanup(func() { must(s.t, k.Close()) })
 	return k
@@ -65,10 +66,10 @@ func (s *sharing) command() *Keys {
 }
 
 // replica reads again whenever something has changed, and its log vouches for the keys.
-func (s *sharing) replica(o SharedKeys) (k *Keys, log *[]KeyEvent) {
+func (s *sharing) replica(o Shared) (k *Keys, log *[]Event) {
 	s.t.Helper()
-	k, log = s.open(o), new([]KeyEvent)
-	must(s.t, k.Follow(KeysOnRecord{}, nil, func(_ uint64, all []KeyEvent) error { *log = append(*log, all...); return nil }))
+	k, log = s.open(o), new([]Event)
+	must(s.t, k.Follow(OnRecord{}, nil, func(_ uint64, all []Event) error { *log = append(*log, all...); return nil }))
 	s.run(k)
 	return k, log
 }
@@ -99,7 +100,7 @@ func TestKeysOfACluster(t *testing.T) {
 	}
 	secret := add(t, command, "pep")
 	s.eventually("the key counts", func() bool { return finds(a, secret) && finds(b, secret) })
-	if _, err := s.command().Add(KeySpec{Name: "pep"}); err == nil {
+	if _, err := s.command().Add(Spec{Name: "pep"}); err == nil {
 		t.Error("a name was used again")
 	}
 	renewed, err := s.command().Renew(Renewal{Name: "pep", Overlap: time.Hour})
@@ -115,14 +116,14 @@ func TestKeysOfACluster(t *testing.T) {
 	}
 	must(t, a.refresh())
 	must(t, b.refresh())
-	for _, log := range []*[]KeyEvent{logA, logB} {
+	for _, log := range []*[]Event{logA, logB} {
 		a.mu.Lock()
 		b.mu.Lock()
-		var changes []KeyChange
+		var changes []Change
 		for _, e := range *log {
 			changes = append(changes, e.Change)
 		}
-		if changes[0] != KeyAdded || changes[len(changes)-1] != KeyRevoked {
+		if changes[0] != Added || changes[len(changes)-1] != Revoked {
 			t.Errorf("on record are %v", changes)
 		}
 		a.mu.Unlock()
@@ -138,7 +139,7 @@ func TestKeysAddedAtOnce(t *testing.T) {
 	for _, name := range names {
 		k := s.command()
 		go func() {
-			secret, err := k.Add(KeySpec{Name: name})
+			secret, err := k.Add(Spec{Name: name})
 			if err != nil {
 				t.Error(err)
 			}
@@ -164,7 +165,7 @@ func TestWriterToEtcd(t *testing.T) {
 	k, _ := s.replica(s.options(etcdtest.One(t)...))
 	secret, other := add(t, s.command(), "pep"), add(t, s.command(), "other")
 	s.eventually("the keys count", func() bool { return finds(k, secret) && finds(k, other) })
-	at := s.prefix + "v/" + prefixKeys + KeyID(secret)
+	at := s.prefix + "v/" + prefixKeys + auth.KeyID(secret)
 	had, err := s.client.Get(t.Context(), at)
 	must(t, err)
 	made := had.Kvs[0]
@@ -214,7 +215,7 @@ func TestWriterToEtcd(t *testing.T) {
 	}
 	r := httptest.NewRequest(http.MethodPost, "http://127.0.0.1:8180/", nil)
 	r.RemoteAddr = "127.0.0.1:1"
-	if _, err := (&Authenticator{Keys: k}).Authenticate(r); !errors.Is(err, ErrUnauthenticated) {
+	if _, err := (&auth.Authenticator{Keys: k}).Authenticate(r); !errors.Is(err, auth.ErrUnauthenticated) {
 		t.Errorf("without keys got %v", err)
 	}
 	if finds(s.command(), secret) {
@@ -226,12 +227,12 @@ func TestWriterToEtcd(t *testing.T) {
 func TestKeyWrittenAndNotPutInForce(t *testing.T) {
 	s := share(t)
 	k := s.command()
-	store := k.store.(*keysInCluster)
+	store := k.store.(*cluster)
 	var secret string
 	ended := errors.New("the command ended")
 	must(t, store.values.Update(t.Context(), func(c *ledger.ValuesChange) {
-		file := keyFile{}
-		secret = k.make(&file, KeyInfo{Name: "pep", Grant: Grant{Tenants: []string{"default"}, Permissions: []Permission{Decide}}}, 0)
+		file := document{}
+		secret = k.make(&file, Info{Name: "pep", Grant: auth.Grant{Tenants: []string{"default"}, Permissions: []auth.Permission{auth.Decide}}}, 0)
 		follows(c, "", "its change")
 		sharedKey{storedKey: file.Keys[0], Order: 1}.replace(c)
 	}))
@@ -241,7 +242,7 @@ func TestKeyWrittenAndNotPutInForce(t *testing.T) {
 	if got := add(t, s.command(), "pep"); !finds(s.command(), got) || finds(s.command(), secret) {
 		t.Error(ended)
 	}
-	if got, err := s.client.Get(t.Context(), s.prefix+"v/"+prefixKeys+KeyID(secret)); err != nil || got.Count != 0 {
+	if got, err := s.client.Get(t.Context(), s.prefix+"v/"+prefixKeys+auth.KeyID(secret)); err != nil || got.Count != 0 {
 		t.Errorf("it is still there: %v", err)
 	}
 }
@@ -249,15 +250,15 @@ func TestKeyWrittenAndNotPutInForce(t *testing.T) {
 // An etcd of before the revocation is put back: each log that has it on record refuses the key.
 func TestRevokedKeyOfARestoredEtcd(t *testing.T) {
 	s := share(t)
-	known := KeysOnRecord{}
+	known := OnRecord{}
 	secret := add(t, s.command(), "pep")
 	before := s.command()
-	must(t, before.Follow(known, nil, func(uint64, []KeyEvent) error { return nil }))
-	known.Revoke(KeyID(secret), s.c.Now())
+	must(t, before.Follow(known, nil, func(uint64, []Event) error { return nil }))
+	known.Revoke(auth.KeyID(secret), s.c.Now())
 	k := s.command()
-	var events []KeyEvent
-	must(t, k.Follow(known, nil, func(_ uint64, all []KeyEvent) error { events = append(events, all...); return nil }))
-	if finds(k, secret) || len(events) != 1 || events[0].Change != KeyRestored || !events[0].Refused {
+	var events []Event
+	must(t, k.Follow(known, nil, func(_ uint64, all []Event) error { events = append(events, all...); return nil }))
+	if finds(k, secret) || len(events) != 1 || events[0].Change != Restored || !events[0].Refused {
 		t.Errorf("it is in force, or the events are %+v", events)
 	}
 }
@@ -268,7 +269,7 @@ func TestKeysWithoutARecord(t *testing.T) {
 	secret := add(t, s.command(), "pep")
 	k := s.command()
 	full := errors.New("the log is full")
-	if err := k.Follow(KeysOnRecord{}, nil, func(uint64, []KeyEvent) error { return full }); !errors.Is(err, full) || finds(k, secret) {
+	if err := k.Follow(OnRecord{}, nil, func(uint64, []Event) error { return full }); !errors.Is(err, full) || finds(k, secret) {
 		t.Errorf("got %v, or the key is in force", err)
 	}
 }
@@ -284,10 +285,10 @@ func TestKeysOfAReplicaThatIsCutOff(t *testing.T) {
 	etcdtest.Succeeds(t, "it opens, once etcd answers in time", func() (err error) {
 		o := s.optionsWithin(time.Second, far.Endpoints()...)
 		o.Stale = stale
-		if k, err = OpenSharedKeys(t.Context(), o); err != nil {
+		if k, err = OpenShared(t.Context(), o); err != nil {
 			return err
 		}
-		if err = k.Follow(KeysOnRecord{}, nil, func(uint64, []KeyEvent) error { return nil }); err != nil {
+		if err = k.Follow(OnRecord{}, nil, func(uint64, []Event) error { return nil }); err != nil {
 			return errors.Join(err, k.Close())
 		}
 		return nil
@@ -307,7 +308,7 @@ func TestKeysOfAReplicaThatIsCutOff(t *testing.T) {
 	refusal := func() error {
 		r := httptest.NewRequest(http.MethodPost, "http://127.0.0.1:8180/", nil)
 		r.Header.Set("Authorization", "Bearer "+other)
-		_, err := (&Authenticator{Keys: k}).Authenticate(r)
+		_, err := (&auth.Authenticator{Keys: k}).Authenticate(r)
 		return err
 	}
 	s.eventually("no key counts", func() bool {
@@ -319,13 +320,13 @@ func TestKeysOfAReplicaThatIsCutOff(t *testing.T) {
 		return !counts
 	})
 	s.eventually("it is cut off", func() bool { return far.Refused() > 0 })
-	if err := refusal(); !errors.Is(err, ErrUnavailable) || finds(k, secret) {
+	if err := refusal(); !errors.Is(err, auth.ErrUnavailable) || finds(k, secret) {
 		t.Errorf("got %v, or a revoked key is in force", err)
 	}
-	if k.Holds("default", "other", Decide) {
+	if k.Holds("default", "other", auth.Decide) {
 		t.Error("a vote by a key counts that may be revoked")
 	}
-	if _, err := (&Authenticator{Keys: k, JWT: &JWT{}}).Authenticate(withToken()); errors.Is(err, ErrUnavailable) {
+	if _, err := (&auth.Authenticator{Keys: k, JWT: &auth.JWT{}}).Authenticate(withToken()); errors.Is(err, auth.ErrUnavailable) {
 		t.Error("tokens are refused because keys are not known")
 	}
 	far.Heal()
@@ -342,7 +343,7 @@ func TestKeysOfAReplicaThatIsCutOff(t *testing.T) {
 
 // contact is a moment up to which a replica knows all keys.
 func contact(k *Keys) time.Time {
-	s := k.store.(*keysInCluster)
+	s := k.store.(*cluster)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	last := later(s.Engine.Contact(), s.read)
