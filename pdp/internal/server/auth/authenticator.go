@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"crypto/sha256"
 	"crypto/tls"
 	"encoding/base64"
 	"errors"
@@ -19,6 +20,24 @@ type Authenticator struct {
 	Trusts func(*tls.ConnectionState) bool
 	// Console verifies logins to the console by an issuer.
 	Console *Console
+}
+
+// KeyHolders tells the holders of API keys apart.
+type KeyHolders interface {
+	// Configured reports whether there ever was a key.
+	Configured() bool
+	// Shared reports whether the keys are those of a cluster.
+	Shared() bool
+	// Err returns why it is not known which keys are in force, or nil.
+	Err() error
+	// Find returns the holder of a key in force, by the id and the hash of the key. The error is [ErrUnauthenticated], or
+	// [ErrExpired].
+	Find(id string, hash [sha256.Size]byte) (Caller, error)
+	// Holds reports whether a key of that name is in force and has a permission in a tenant. While it is not known which keys
+	// are in force, none is.
+	Holds(tenant, name string, p Permission) bool
+	// Approvers returns the holders of keys in force that may approve in a tenant, sorted by name.
+	Approvers(tenant string) []Caller
 }
 
 // Configured reports whether there are credentials. While there are none the
@@ -87,20 +106,32 @@ func (a *Authenticator) header(r *http.Request, header string) (Caller, error) {
 }
 
 func (a *Authenticator) key(secret string) (Caller, error) {
-	if err := a.away(); err != nil {
-		return Caller{}, err
-	}
-	if id := KeyID(secret); id != "" && a.Keys != nil {
-		caller, err := a.Keys.Find(id, KeyHash(secret))
-		if err == nil {
-			return caller, nil
-		}
-		if errors.Is(err, ErrExpired) { // its holder may know
-			return as(ByKey, Caller{}, invalid("the API key has expired; ask the operator to renew it"))
-		}
+	caller, err := a.findKey(KeyID(secret), KeyHash(secret))
+	switch {
+	case err == nil, errors.Is(err, ErrUnavailable):
+		return caller, err
+	case errors.Is(err, ErrExpired): // its holder may know
+		return as(ByKey, Caller{}, invalid("the API key has expired; ask the operator to renew it"))
 	}
 	// One text for every other reason: a caller does not learn which ids there are.
 	return as(ByKey, Caller{}, invalid("the API key is not valid here; ask the operator for one"))
+}
+
+// findKey finds the holder of a key by its id and hash. While it is not known which keys of a cluster were revoked, the error
+// is a [*Refusal]: other credentials do not stand in etcd, and are checked.
+func (a *Authenticator) findKey(id string, hash [sha256.Size]byte) (Caller, error) {
+	switch {
+	case a.Keys == nil:
+	case a.Keys.Shared() && a.Keys.Err() != nil:
+		return Caller{}, &Refusal{
+			Kind:       ErrUnavailable,
+			Detail:     "API keys cannot be checked at the moment, because this replica does not reach etcd; ask again after Retry-After seconds, or another replica",
+			Credential: ByKey,
+		}
+	case id != "":
+		return a.Keys.Find(id, hash)
+	}
+	return Caller{}, ErrUnauthenticated
 }
 
 // basic takes id:key. The id is in the key as well; two that differ are a mix-up.

@@ -48,24 +48,6 @@ func KeyHash(key string) [sha256.Size]byte {
 	return sha256.Sum256(text[:copy(text[:], key)])
 }
 
-// KeyHolders tells the holders of API keys apart.
-type KeyHolders interface {
-	// Configured reports whether there ever was a key.
-	Configured() bool
-	// Shared reports whether the keys are those of a cluster.
-	Shared() bool
-	// Err returns why it is not known which keys are in force, or nil.
-	Err() error
-	// Find returns the holder of a key in force, by the id and the hash of the key. The error is [ErrUnauthenticated], or
-	// [ErrExpired].
-	Find(id string, hash [sha256.Size]byte) (Caller, error)
-	// Holds reports whether a key of that name is in force and has a permission in a tenant. While it is not known which keys
-	// are in force, none is.
-	Holds(tenant, name string, p Permission) bool
-	// Approvers returns the holders of keys in force that may approve in a tenant, sorted by name.
-	Approvers(tenant string) []Caller
-}
-
 // CheckHolder checks the permissions, the principal and the way of a key.
 func (g Grant) CheckHolder(p Principal, via evaluation.Via) error {
 	if err := g.check(); err != nil {

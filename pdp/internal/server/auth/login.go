@@ -157,13 +157,11 @@ func (a *Authenticator) loggedIn(r *http.Request, l Login) (Caller, error) {
 }
 
 func (a *Authenticator) byKeyOf(l Login) (Caller, error) {
-	if err := a.away(); err != nil {
+	switch caller, err := a.findKey(l.keyID, l.keyHash); {
+	case err == nil:
+		return noGateway(caller)
+	case errors.Is(err, ErrUnavailable):
 		return Caller{}, err
-	}
-	if a.Keys != nil {
-		if caller, err := a.Keys.Find(l.keyID, l.keyHash); err == nil {
-			return noGateway(caller)
-		}
 	}
 	return as(ByKey, Caller{}, loginOver())
 }
@@ -182,22 +180,6 @@ func loginOver() *Refusal { return invalid("the login counts no longer; log in a
 func (a *Authenticator) unchecked() error {
 	if a.Keys != nil && !a.Keys.Shared() && a.Keys.Err() != nil {
 		return invalid("credentials cannot be checked at the moment; the operator finds the cause in the log")
-	}
-	return nil
-}
-
-// away refuses those who come with a key while it is not known which keys of a cluster were revoked. Other credentials do
-// not stand in etcd.
-func (a *Authenticator) away() error {
-	if a.Keys == nil || !a.Keys.Shared() {
-		return nil
-	}
-	if err := a.Keys.Err(); err != nil {
-		return &Refusal{
-			Kind:       ErrUnavailable,
-			Detail:     "API keys cannot be checked at the moment, because this replica does not reach etcd; ask again after Retry-After seconds, or another replica",
-			Credential: ByKey,
-		}
 	}
 	return nil
 }

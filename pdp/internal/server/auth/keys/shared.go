@@ -357,24 +357,13 @@ func (s *cluster) editOnce(e edit) error {
 		}
 	}
 	write := func(keys []sharedKey, inForce bool) error {
-		for some := range slices.Chunk(keys, mostAtOnce) {
-			next := rand.Text()
-			err := s.values.Update(context.Background(), func(c *ledger.ValuesChange) {
-				follows(c, last, next)
-				for _, key := range some {
-					key.InForce = inForce
-					key.replace(c)
-				}
-			})
-			if err != nil {
-				return err
-			}
-			last = next
-		}
-		return nil
+		return inTurn(s, &last, keys, func(c *ledger.ValuesChange, key sharedKey) {
+			key.InForce = inForce
+			key.replace(c)
+		})
 	}
-	if len(added) > 0 {
-		err = errors.Join(s.forget(all.inert, &last), err)
+	if len(added) > 0 { // and keys that were never put in force go
+		err = inTurn(s, &last, all.inert, func(c *ledger.ValuesChange, id string) { c.Delete(prefixKeys + id) })
 		if err == nil {
 			err = write(added, false)
 		}
@@ -388,14 +377,14 @@ func (s *cluster) editOnce(e edit) error {
 	return err
 }
 
-// forget removes keys that were never put in force.
-func (s *cluster) forget(ids []string, last *string) error {
-	for some := range slices.Chunk(ids, mostAtOnce) {
+// inTurn changes keys in transactions of mostAtOnce at most, each of which must follow the last edit.
+func inTurn[T any](s *cluster, last *string, all []T, change func(*ledger.ValuesChange, T)) error {
+	for some := range slices.Chunk(all, mostAtOnce) {
 		next := rand.Text()
 		err := s.values.Update(context.Background(), func(c *ledger.ValuesChange) {
 			follows(c, *last, next)
-			for _, id := range some {
-				c.Delete(prefixKeys + id)
+			for _, one := range some {
+				change(c, one)
 			}
 		})
 		if err != nil {
