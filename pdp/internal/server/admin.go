@@ -53,7 +53,8 @@ func adminHandler(metrics http.Handler) http.Handler {
 	})
 }
 
-func (l *listeners) serveAdmin(ctx context.Context, metrics http.Handler, undo *lifetime) error {
+// openAdmin opens the admin listener, and answers there.
+func (l *listeners) openAdmin(ctx context.Context) error {
 	if l.config.AdminListen == "" {
 		return nil
 	}
@@ -66,13 +67,13 @@ func (l *listeners) serveAdmin(ctx context.Context, metrics http.Handler, undo *
 	}
 	l.admin = on
 	server := &http.Server{
-		Handler:           adminHandler(metrics),
+		Handler:           adminHandler(l.telemetry.Scrape),
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       5 * time.Second,
 		WriteTimeout:      5 * time.Minute, // a profile takes as long as it is asked to
 		MaxHeaderBytes:    8 << 10,
 	}
-	undo.add("admin listener", closing(server.Close)) // nobody's decision hangs on it
+	l.lifetime.add("admin listener", closing(server.Close)) // nobody's decision hangs on it
 	go func() {
 		if err := server.Serve(on); !errors.Is(err, http.ErrServerClosed) {
 			l.log.Error("the admin listener ended; restart to have it again", "error", err)

@@ -4,12 +4,13 @@ import (
 	"context"
 	"time"
 
-	"policy-service/evaluation"
 	"policy-service/pdp"
 	"policy-service/pdp/approval/webhook"
 	"policy-service/pdp/internal/approval"
 	"policy-service/pdp/internal/approval/broker"
+	"policy-service/pdp/internal/cluster"
 	"policy-service/pdp/internal/decisionlog/mask"
+	"policy-service/pdp/internal/server/approvals"
 	"policy-service/pdp/internal/server/auth"
 )
 
@@ -32,26 +33,17 @@ type ApprovalsConfig struct {
 	Webhooks []webhook.Config `yaml:"webhooks" doc:"Systems that are told of every approval request, by signed POSTs."`
 }
 
-// openApprovalKey reads the key of the approvals, if the server will record decisions.
-func (s *Server) openApprovalKey() ([]byte, error) {
-	if s.config.Data == "" || s.config.Program.PDP.Recorder != nil {
-		return nil, nil
-	}
-	return broker.OpenKey(s.config.Data)
-}
-
-// openApprovals opens the file of approvals with its key. A server has approvals if it records decisions, because each
-// step of an approval is on record.
-func (s *Server) openApprovals(key []byte) (err error) {
-	if s.decisions == nil {
+// openApprovals opens the approvals. A server has some if it records decisions, because each step of an approval is on record.
+func openApprovals(b *base, a *approvals.Approvals, k ownKeys, d *decisionLog, r *replica, p *policies, l *listeners) error {
+	if d == nil {
 		return nil
 	}
-	c := s.config.Approvals
+	c := b.config.Approvals
 	kept := approval.Options{
-		Key:     key,
-		Now:     s.now,
+		Key:     k.approvals,
+		Now:     b.now,
 		Retain:  c.Retain,
-		InForce: s.mayApprove,
+		InForce: b.mayApprove,
 		Limits: approval.Limits{
 			MaxPendingPerSubject:   int(c.MaxPendingPerSubject),
 			MaxPendingPerTenant:    int(c.MaxPendingPerTenant),
@@ -60,38 +52,41 @@ func (s *Server) openApprovals(key []byte) (err error) {
 			NewPerMinutePerCaller:  int(c.NewPerMinutePerCaller),
 		},
 	}
-	s.approvalsOnCluster(&kept)
-	b, err := broker.Open(broker.Options{
-		Data:       s.config.Data,
+	if r != nil {
+		kept.Engine, kept.Origin = r.Engine(cluster.Approvals, approval.EngineErrors()), r.Origin()
+		kept.Behind, kept.Room, kept.Lost, kept.Generation = r.Behind, r.Room, r.lost, r.Generation()
+	}
+	opened, err := broker.Open(broker.Options{
+		Data:       b.config.Data,
 		Store:      kept,
-		Log:        s.decisions.log,
-		Keys:       s.keys.signing,
-		Sealer:     s.keys.pages.sealer,
-		PDP:        func() *pdp.PDP { return s.pdp },
-		Mask:       func(ctx context.Context) *mask.Masker { return s.live.pinned(ctx).mask },
-		KeyOf:      s.logKeys,
-		IssuerURL:  s.issuerURL,
-		Approvers:  s.approvers,
-		Persons:    s.persons,
-		ConsoleURL: s.listeners.consoleURL,
-		Count:      s.telemetry.Approvals.Count,
-		Refused:    s.approvals.Refused,
+		Log:        d.Log,
+		Keys:       k.signing,
+		Sealer:     k.pages.sealer,
+		PDP:        func() *pdp.PDP { return p.PDP },
+		Mask:       func(ctx context.Context) *mask.Masker { return b.live.pinned(ctx).mask },
+		KeyOf:      r.logKeys,
+		IssuerURL:  l.issuerURL,
+		Approvers:  b.approvers,
+		Persons:    b.persons,
+		ConsoleURL: l.consoleURL,
+		Count:      b.telemetry.Approvals.Count,
+		Refused:    a.Refused,
 		Webhooks:   c.Webhooks,
 		Callbacks:  c.Callbacks,
-		Logger:     s.log,
+		Logger:     b.log,
 	})
 	if err != nil {
 		return err
 	}
-	s.lifetime.add("approvals", closing(b.Store.Close))
-	s.approvals.Broker, s.config.Program.PDP.Approvals = b, b
+	b.lifetime.add("approvals", closing(opened.Store.Close))
+	a.Broker = opened
 	return nil
 }
 
 // mayApprove reports whether a credential may still approve in a tenant, with the gateway that relayed it if there was
 // one. A program that embeds the server, and tells callers apart itself, says so by methods of its own.
-func (s *Server) mayApprove(tenant, caller, gateway string) bool {
-	callers := s.live.Load().callers
+func (b *base) mayApprove(tenant, caller, gateway string) bool {
+	callers := b.live.Load().callers
 	if gateway != "" {
 		known, says := callers.(interface {
 			RelayInForce(tenant, caller, gateway string) bool
@@ -106,8 +101,8 @@ func (s *Server) mayApprove(tenant, caller, gateway string) bool {
 
 // persons are what context.person may be of the holder of a credential. A program that embeds the server, and tells callers
 // apart itself, knows of no other names of theirs than that of a token.
-func (s *Server) persons(caller string, entity auth.Principal) []string {
-	known, says := s.live.Load().callers.(*auth.Authenticator)
+func (b *base) persons(caller string, entity auth.Principal) []string {
+	known, says := b.live.Load().callers.(*auth.Authenticator)
 	if !says {
 		known = &auth.Authenticator{}
 	}
@@ -116,20 +111,11 @@ func (s *Server) persons(caller string, entity auth.Principal) []string {
 
 // approvers are those who may approve in a tenant. A program that embeds the server, and tells callers apart itself, says
 // so by a method of its own, or says nothing.
-func (s *Server) approvers(tenant string) (keys []auth.Caller, types []string) {
-	if known, says := s.live.Load().callers.(interface {
+func (b *base) approvers(tenant string) (keys []auth.Caller, types []string) {
+	if known, says := b.live.Load().callers.(interface {
 		Approvers(tenant string) (keys []auth.Caller, types []string)
 	}); says {
 		return known.Approvers(tenant)
 	}
 	return nil, nil
-}
-
-// issuerURL is the URL by which a tenant's decisions are asked for, "" if it is not known. Tokens are by it and for it.
-func (s *Server) issuerURL(tenant string) string {
-	base := s.listeners.base()
-	if base == "" || tenant == evaluation.DefaultTenant {
-		return base
-	}
-	return base + "/tenants/" + tenant
 }

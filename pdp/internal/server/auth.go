@@ -17,56 +17,54 @@ type AuthConfig struct {
 }
 
 // openCallers makes the authenticator from the keys in the data directory and from what is configured, unless the
-// program brought one.
-func (s *Server) openCallers(ctx context.Context, approvalKey []byte) error {
-	first := s.live.Load()
+// program brought one. It returns the keys.
+func openCallers(ctx context.Context, b *base, k ownKeys, d *decisionLog, r *replica, l *listeners) (apiKeys *keys.Keys, err error) {
+	first := b.live.Load()
 	if first.callers != nil {
-		return nil
+		return nil, nil
 	}
-	known := &auth.Authenticator{Trusts: s.listeners.trusts}
-	if s.config.Data != "" {
-		apiKeys, err := s.openAPIKeys(ctx, approvalKey)
-		if err != nil {
-			return err
+	known := &auth.Authenticator{Trusts: l.trusts}
+	if b.config.Data != "" {
+		if apiKeys, err = openAPIKeys(ctx, b, k, r); err != nil {
+			return nil, err
 		}
 		if err := apiKeys.Keep(); err != nil {
-			return err
+			return nil, err
 		}
-		apiKeys.LogTo(s.log)
-		if s.decisions != nil {
-			if err := apiKeys.FollowLog(ctx, s.decisions.log, s.decisions.events); err != nil {
-				return err
+		apiKeys.LogTo(b.log)
+		if d != nil {
+			if err := apiKeys.FollowLog(ctx, d.Log, d.events); err != nil {
+				return nil, err
 			}
 		}
-		known.Keys, s.apiKeys = apiKeys, apiKeys
+		known.Keys = apiKeys
 	}
-	known, err := newAuthenticator(s.config, known)
-	if err != nil {
-		return err
+	if known, err = newAuthenticator(b.config, known); err != nil {
+		return nil, err
 	}
 	// An issuer that is down is no reason to hold up the start.
 	if known.JWT != nil {
-		s.lifetime.background("issuers' keys", known.JWT.Warm)
+		b.lifetime.background("issuers' keys", known.JWT.Warm)
 	}
 	if known.Console != nil {
-		s.lifetime.background("the console's issuer", known.Console.Warm)
+		b.lifetime.background("the console's issuer", known.Console.Warm)
 	}
 	first.callers = known
-	return s.openSessions(ctx)
+	return apiKeys, nil
 }
 
 // openAPIKeys opens the keys of the data directory, or of the cluster. The log of each replica says for itself what it has
 // learned of the keys, as that of a server does of its file.
-func (s *Server) openAPIKeys(ctx context.Context, approvalKey []byte) (*keys.Keys, error) {
-	if s.cluster == nil {
-		return keys.Open(s.config.Data)
+func openAPIKeys(ctx context.Context, b *base, k ownKeys, r *replica) (*keys.Keys, error) {
+	if r == nil {
+		return keys.Open(b.config.Data)
 	}
-	apiKeys, err := keys.OpenShared(ctx, sharedKeys(s.cluster, approvalKey, s.config.Cluster.KeysStale, s.now, s.log))
+	apiKeys, err := keys.OpenShared(ctx, sharedKeys(r.Cluster, k.approvals, b.config.Cluster.KeysStale, b.now, b.log))
 	if err != nil {
 		return nil, err
 	}
-	s.lifetime.add("API keys", closing(apiKeys.Close))
-	s.lifetime.background("API keys' changes", apiKeys.Run)
+	b.lifetime.add("API keys", closing(apiKeys.Close))
+	b.lifetime.background("API keys' changes", apiKeys.Run)
 	return apiKeys, nil
 }
 

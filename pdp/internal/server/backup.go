@@ -142,12 +142,12 @@ func (s *Server) backUp(ctx context.Context, caller string, keys bool) (write fu
 	if err != nil {
 		return nil, nil, err
 	}
-	last, files, err := s.decisions.log.Copy(ctx)
+	last, files, err := s.decisions.Copy(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 	m.log(last, files)
-	m.end.Bundle = s.pdp.Status().Digest
+	m.end.Bundle = s.policies.Status().Digest
 	return m.write, m.close, nil
 }
 

@@ -24,7 +24,7 @@ func (d *decisionRoutes) answerBatch(c echo.Context, a door.Admitted, batch eval
 	ctx, cancel := d.door.Within(c)
 	defer cancel()
 	call := pdp.Call{Request: evaluation.Request{Shape: evaluation.AuthZEN}, Explain: explains(c, &a.Caller)}
-	answer, err := d.pdp.EvaluateBatch(ctx, pdp.BatchCall{
+	answer, err := d.policies.EvaluateBatch(ctx, pdp.BatchCall{
 		Batch:     batch,
 		Asker:     d.asker(c, &a.Caller),
 		Explain:   call.Explain,

@@ -7,6 +7,7 @@ import (
 	"policy-service/pdp"
 	store "policy-service/pdp/internal/capability"
 	"policy-service/pdp/internal/capability/broker"
+	"policy-service/pdp/internal/cluster"
 	"policy-service/pdp/internal/decisionlog/mask"
 	"policy-service/pdp/internal/server/capabilities"
 )
@@ -26,19 +27,30 @@ type CapabilitiesConfig struct {
 	Retain                time.Duration `yaml:"retain" default:"720h" min:"1h" doc:"How long the service keeps capabilities that have ended, like 30d. The decision log keeps its records of them."`
 }
 
+// granting has what /readyz says of capabilities.
+type granting struct{ *capabilities.Capabilities }
+
+// Ready implements [ready].
+func (g granting) Ready(is *readiness) {
+	if g.Closed != nil {
+		is.Capabilities = "closed"
+		is.degrade()
+	}
+}
+
 // openCapabilities opens the file of capabilities. A server has capabilities if it records decisions, because each step of
 // one is on record. If the file cannot be opened the service goes on: whoever shows a capability is answered with an error,
 // and nobody else is held up.
 //
 // In a cluster this is an error: what one replica cannot open is compared by none.
-func (s *Server) openCapabilities(key []byte) error {
-	if s.decisions == nil || key == nil {
+func openCapabilities(b *base, into *capabilities.Capabilities, k ownKeys, d *decisionLog, r *replica, p *policies, l *listeners) error {
+	if d == nil {
 		return nil
 	}
-	c := s.config.Capabilities
+	c := b.config.Capabilities
 	kept := store.Options{
-		Key:    key,
-		Now:    s.now,
+		Key:    k.approvals,
+		Now:    b.now,
 		Retain: c.Retain,
 		Limits: store.Limits{
 			MaxLivePerHolder:      int(c.MaxLivePerHolder),
@@ -46,18 +58,16 @@ func (s *Server) openCapabilities(key []byte) error {
 			NewPerMinutePerHolder: int(c.NewPerMinutePerHolder),
 		},
 	}
-	s.capabilitiesOnCluster(&kept)
 	o := broker.Options{
-		Data:      s.config.Data,
-		Store:     kept,
-		Log:       s.decisions.log,
-		Keys:      s.keys.signing,
-		PDP:       func() *pdp.PDP { return s.pdp },
-		Mask:      func(ctx context.Context) *mask.Masker { return s.live.pinned(ctx).mask },
-		KeyOf:     s.logKeys,
-		IssuerURL: s.issuerURL,
-		ListURL:   func(name string) string { return s.listeners.base() + capabilities.StatusPath + name },
-		Elapsed:   s.config.Program.elapsed,
+		Data:      b.config.Data,
+		Log:       d.Log,
+		Keys:      k.signing,
+		PDP:       func() *pdp.PDP { return p.PDP },
+		Mask:      func(ctx context.Context) *mask.Masker { return b.live.pinned(ctx).mask },
+		KeyOf:     r.logKeys,
+		IssuerURL: l.issuerURL,
+		ListURL:   func(name string) string { return l.url() + capabilities.StatusPath + name },
+		Elapsed:   b.config.Program.elapsed,
 		Terms: broker.Terms{
 			MaxLifetime:     c.MaxLifetime,
 			DefaultLifetime: c.DefaultLifetime,
@@ -66,22 +76,24 @@ func (s *Server) openCapabilities(key []byte) error {
 			NonceAlways:     c.Nonce == "required",
 			StatusTTL:       max(time.Second, c.StatusTTL.Truncate(time.Second)),
 		},
-		Logger: s.log,
+		Logger: b.log,
 	}
-	if c := s.cluster; c != nil {
-		o.NonceKey, o.Clock, o.Shown = c.NonceKey(), c.Clock, c.Shown
+	if r != nil {
+		kept.Engine, kept.Origin = r.Engine(cluster.Capabilities, store.EngineErrors()), r.Origin()
+		kept.Behind, kept.Room, kept.Lost, kept.Generation = r.Behind, r.Room, r.lost, r.Generation()
+		o.NonceKey, o.Clock, o.Shown = r.NonceKey(), r.Clock, r.Shown
 	}
-	b, err := broker.Open(o)
-	if err != nil && s.cluster != nil {
-		return err
-	}
+	o.Store = kept
+	opened, err := broker.Open(o)
 	if err != nil {
-		s.log.Error("the capabilities cannot be opened; requests that show one are not answered until a restart", "error", err)
-		s.config.Program.PDP.Capabilities, s.capabilities.Closed = broker.Closed{Err: err}, true
+		if r != nil {
+			return err
+		}
+		b.log.Error("the capabilities cannot be opened; requests that show one are not answered until a restart", "error", err)
+		into.Closed = err
 		return nil
 	}
-	s.lifetime.add("capabilities", closing(b.Store.Close))
-	s.capabilities.Broker, s.config.Program.PDP.Capabilities = b, b
-	s.capabilities.Count = s.telemetry.Grants.Count
+	b.lifetime.add("capabilities", closing(opened.Store.Close))
+	into.Broker, into.Count = opened, b.telemetry.Grants.Count
 	return nil
 }

@@ -6,22 +6,20 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"time"
 
-	"github.com/go-json-experiment/json"
-
-	"policy-service/pdp/internal/approval"
 	"policy-service/pdp/internal/approval/broker"
 	store "policy-service/pdp/internal/capability"
 	"policy-service/pdp/internal/cluster"
+	"policy-service/pdp/internal/console/sessions"
 	"policy-service/pdp/internal/datakey"
 	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/internal/plainfile"
+	"policy-service/pdp/internal/server/approvals"
+	"policy-service/pdp/internal/server/capabilities"
 	"policy-service/pdp/internal/server/config"
 	"policy-service/pdp/internal/server/telemetry"
 	"policy-service/pdp/internal/signing"
@@ -114,65 +112,77 @@ func IsReplica(data string) bool {
 
 // checkShared refuses to make keys that the other replicas have. Only the first replica of all makes them. Without a cluster, it
 // refuses the directory of a replica: what that knows is in etcd.
-func (s *Server) checkShared(ctx context.Context) error {
-	c := s.config.Cluster
+func checkShared(ctx context.Context, data string, c *cluster.Config) error {
 	if c == nil {
-		if s.config.Data != "" && IsReplica(s.config.Data) {
-			return fmt.Errorf("%s is the directory of a replica, whose state is in etcd; add cluster to the configuration, or begin with a new directory", s.config.Data)
+		if data != "" && IsReplica(data) {
+			return fmt.Errorf("%s is the directory of a replica, whose state is in etcd; add cluster to the configuration, or begin with a new directory", data)
 		}
 		return nil
 	}
-	if err := takeShared(s.config.Data, c); err != nil {
+	if err := takeShared(data, c); err != nil {
 		return err
 	}
-	missing := missingShared(s.config.Data)
+	missing := missingShared(data)
 	if len(missing) == 0 {
 		return nil
 	}
 	begun, err := cluster.Begun(ctx, *c)
 	if err != nil {
-		return fmt.Errorf("%s has no %s, and whether other replicas have them cannot be known: %w", s.config.Data, strings.Join(missing, ", "), err)
+		return fmt.Errorf("%s has no %s, and whether other replicas have them cannot be known: %w", data, strings.Join(missing, ", "), err)
 	}
 	if begun {
 		return fmt.Errorf("%s has no %s, which must be the same at all replicas; copy these files from another replica (never log.key)",
-			s.config.Data, strings.Join(missing, ", "))
+			data, strings.Join(missing, ", "))
 	}
 	return nil
 }
 
-// joinCluster makes the server a member. It waits for etcd, and for the end of another process under its name, and says so to
+// replica is a server as a member of a cluster. Without a cluster it is nil, and its methods do nothing.
+type replica struct {
+	*cluster.Cluster
+	sessions *sessions.Shared // of the console; nil without one
+}
+
+// openReplica makes the server a member. It waits for etcd, and for the end of another process under its name, and says so to
 // callers meanwhile.
-func (s *Server) joinCluster(ctx context.Context, key []byte) error {
-	if s.config.Cluster == nil {
-		return nil
+func openReplica(ctx context.Context, b *base, k ownKeys, d *decisionLog, p *policies, l *listeners) (*replica, error) {
+	if b.config.Cluster == nil {
+		return nil, nil
 	}
-	c, joining, err := s.openCluster(ctx, key)
+	joining, err := d.joining(k, l)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return s.join(ctx, c, joining, func(err error) error {
+	joining.Bundle = func() string { return p.Status().Digest }
+	r, err := newReplica(ctx, b, k)
+	if err != nil {
+		return nil, err
+	}
+	return r, r.join(ctx, joining, func(err error) error {
 		waiting := "etcd does not answer"
 		if errors.Is(err, cluster.ErrWaiting) {
 			waiting = err.Error()
 		}
-		if said := s.waiting.Swap(&waiting); said == nil || *said != waiting {
-			s.log.Error("waiting: nothing is answered until this replica has joined the cluster", "error", err)
-		}
-		if s.early == nil {
-			return s.listenEarly(ctx)
-		}
-		return nil
+		return l.answerEarly(ctx, waiting, err)
 	})
 }
 
+// newReplica prepares for joining the cluster, and does not wait for etcd.
+func newReplica(ctx context.Context, b *base, k ownKeys) (*replica, error) {
+	c, err := cluster.Open(ctx, *b.config.Cluster, cluster.Options{
+		Key: k.approvals, Data: b.config.Data, Now: b.now, Elapsed: b.config.Program.elapsed, ClockSkew: b.config.Capabilities.ClockSkew, Logger: b.log, Later: true,
+	})
+	if err != nil {
+		return nil, err
+	}
+	b.lifetime.add("cluster", closing(func() error { c.Close(); return nil }))
+	return &replica{Cluster: c}, nil
+}
+
 // join makes this process a member. Whenever it has to wait, it calls waits with the reason.
-func (s *Server) join(ctx context.Context, c *cluster.Cluster, joining cluster.Joining, waits func(error) error) error {
+func (r *replica) join(ctx context.Context, joining cluster.Joining, waits func(error) error) error {
 	for {
-		err := c.Join(ctx, joining)
-		if err == nil {
-			s.cluster = c
-			return nil
-		}
+		err := r.Join(ctx, joining)
 		if !errors.Is(err, cluster.ErrWaiting) && !errors.Is(err, cluster.ErrAway) {
 			return err
 		}
@@ -187,71 +197,59 @@ func (s *Server) join(ctx context.Context, c *cluster.Cluster, joining cluster.J
 	}
 }
 
-// openCluster prepares for joining the cluster, and does not wait for etcd.
-func (s *Server) openCluster(ctx context.Context, key []byte) (*cluster.Cluster, cluster.Joining, error) {
-	joining := cluster.Joining{
-		Origin:  s.decisions.log.Origin(),
-		LogKeys: func() ([]string, error) { return segment.VerifierKeys(s.config.Data) },
-		Size:    s.decisions.log.Size,
+// joining is what a member says of itself.
+func (d *decisionLog) joining(k ownKeys, l *listeners) (joining cluster.Joining, err error) {
+	joining = cluster.Joining{
+		Origin:  d.Origin(),
+		LogKeys: func() ([]string, error) { return segment.VerifierKeys(d.config.Data) },
+		Size:    d.Size,
 		Secrets: map[string][]byte{},
-		Signing: s.keys.signing.IDs,
-		Address: s.listeners.address,
+		Signing: k.signing.IDs,
+		Address: l.address,
 		Version: version.This().Version,
-		Bundle:  func() string { return s.pdp.Status().Digest },
+		Bundle:  func() string { return "" }, // none is loaded
 	}
-	if was := s.decisions.restored; was.goesOn() {
+	if was := d.restored; was.goesOn() {
 		// Whatever etcd knows beyond the backup came after it. The records of this start must not make up for that.
 		joining.Size = func() uint64 {
-			if s.decisions.restored != nil {
+			if d.restored != nil {
 				return was.Record.Size
 			}
-			return s.decisions.log.Size()
+			return d.Size()
 		}
 	}
 	for _, one := range shared() {
-		secret, err := one.Read(s.config.Data)
-		if err != nil {
-			return nil, joining, err
+		if joining.Secrets[one.File], err = one.Read(d.config.Data); err != nil {
+			return joining, err
 		}
-		joining.Secrets[one.File] = secret
 	}
-	c, err := cluster.Open(ctx, *s.config.Cluster, cluster.Options{
-		Key: key, Data: s.config.Data, Now: s.now, Elapsed: s.config.Program.elapsed, ClockSkew: s.config.Capabilities.ClockSkew, Logger: s.log, Later: true,
-	})
+	return joining, nil
+}
+
+// run goes on as a member, once the stores are open. If etcd was restored, it first revokes what may have uses that etcd has
+// forgotten.
+func (r *replica) run(ctx context.Context, b *base, a *approvals.Approvals, c *capabilities.Capabilities) error {
+	if r == nil {
+		return nil
+	}
+	err := r.Opened(ctx, r.revokeUncounted(b, a, c))
 	if err == nil {
-		s.lifetime.add("cluster", closing(func() error { c.Close(); return nil }))
+		b.lifetime.background("membership", r.Run)
 	}
-	return c, joining, err
-}
-
-// approvalsOnCluster has approvals kept in etcd, if there is a cluster, and capabilitiesOnCluster capabilities.
-func (s *Server) approvalsOnCluster(o *approval.Options) {
-	if c := s.cluster; c != nil {
-		o.Engine, o.Origin = c.Engine(cluster.Approvals, approval.EngineErrors()), c.Origin()
-		o.Behind, o.Room, o.Lost = c.Behind, c.Room, s.lostOrigins
-		o.Generation = c.Generation()
-	}
-}
-
-func (s *Server) capabilitiesOnCluster(o *store.Options) {
-	if c := s.cluster; c != nil {
-		o.Engine, o.Origin = c.Engine(cluster.Capabilities, store.EngineErrors()), c.Origin()
-		o.Behind, o.Room, o.Lost = c.Behind, c.Room, s.lostOrigins
-		o.Generation = c.Generation()
-	}
+	return err
 }
 
 // logKeys are the keys of the log of another replica.
-func (s *Server) logKeys(origin string) ([]string, error) {
-	if s.cluster == nil {
+func (r *replica) logKeys(origin string) ([]string, error) {
+	if r == nil {
 		return nil, nil
 	}
-	return s.cluster.LogKeys(origin)
+	return r.LogKeys(origin)
 }
 
-// lostOrigins are the replicas whose logs will never say anything any more.
-func (s *Server) lostOrigins(ctx context.Context) (lost []string, err error) {
-	all, err := s.cluster.Origins(ctx)
+// lost are the replicas whose logs will never say anything any more.
+func (r *replica) lost(ctx context.Context) (lost []string, err error) {
+	all, err := r.Origins(ctx)
 	for name, origin := range all {
 		if origin.Lost != nil {
 			lost = append(lost, name)
@@ -261,10 +259,12 @@ func (s *Server) lostOrigins(ctx context.Context) (lost []string, err error) {
 }
 
 // revokeUncounted revokes all that is open: the logs of some origins, which are lost, may have uses that etcd has forgotten.
-func (s *Server) revokeUncounted(ctx context.Context, lost []string) error {
-	reason := "etcd was restored, and the log of " + strings.Join(lost, ", ") + ", which may have uses of it, is lost"
-	s.log.Warn("all that is open is revoked", "reason", reason)
-	return onceRecorded(ctx, s.log, func() error { return s.revokeOpen(ctx, reason) })
+func (r *replica) revokeUncounted(b *base, a *approvals.Approvals, c *capabilities.Capabilities) func(context.Context, []string) error {
+	return func(ctx context.Context, lost []string) error {
+		reason := "etcd was restored, and the log of " + strings.Join(lost, ", ") + ", which may have uses of it, is lost"
+		b.log.Warn("all that is open is revoked", "reason", reason)
+		return onceRecorded(ctx, b.log, func() error { return r.revokeOpen(ctx, reason, a, c) })
+	}
 }
 
 // onceRecorded does something again, for a minute, while another replica has begun what it has not recorded yet: several may
@@ -287,13 +287,13 @@ func onceRecorded(ctx context.Context, log *slog.Logger, do func() error) error 
 	}
 }
 
-func (s *Server) revokeOpen(ctx context.Context, reason string) error {
+func (r *replica) revokeOpen(ctx context.Context, reason string, a *approvals.Approvals, c *capabilities.Capabilities) error {
 	const by = "policy-service"
-	lost, err := s.lostOrigins(ctx) // with those of before, of which the copy may have what was settled since
+	lost, err := r.lost(ctx) // with those of before, of which the copy may have what was settled since
 	if err != nil {
 		return err
 	}
-	if b := s.approvals.Broker; b != nil {
+	if b := a.Broker; b != nil {
 		if err := settle(ctx, lost, b.Store.SettleLost); err != nil {
 			return err
 		}
@@ -301,7 +301,7 @@ func (s *Server) revokeOpen(ctx context.Context, reason string) error {
 			return err
 		}
 	}
-	if b := s.capabilities.Broker; b != nil {
+	if b := c.Broker; b != nil {
 		if err := settle(ctx, lost, b.Store.SettleLost); err != nil {
 			return err
 		}
@@ -322,65 +322,6 @@ func settle(ctx context.Context, lost []string, one func(ctx context.Context, or
 	return nil
 }
 
-// early answers while the server waits to join the cluster, and hands on once there is a handler.
-type early struct {
-	handler atomic.Pointer[http.Handler]
-	waiting *atomic.Pointer[string]
-}
-
-// earlyReadiness is the body of /readyz meanwhile, also for those who may not explain: nobody is known yet.
-type earlyReadiness struct {
-	Status  string `json:"status"`
-	Waiting string `json:"waiting"`
-}
-
-// ServeHTTP implements [http.Handler].
-func (e *early) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if h := e.handler.Load(); h != nil {
-		(*h).ServeHTTP(w, r)
-		return
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Cache-Control", "no-store")
-	status, text := http.StatusServiceUnavailable, []byte(nil)
-	switch r.URL.Path {
-	case "/livez":
-		status, text = http.StatusOK, []byte(`{"status":"ok"}`)
-	case "/readyz":
-		text, _ = json.Marshal(earlyReadiness{"unavailable", *e.waiting.Load()}) // of two texts
-	default:
-		w.Header().Set("Content-Type", "application/problem+json")
-		text = []byte(`{"type":"about:blank","title":"Service Unavailable","status":503,"detail":"this replica has not joined the cluster yet, and /readyz says for what it waits; ask again later, or ask another replica"}`)
-	}
-	if status != http.StatusOK {
-		w.Header().Set("Retry-After", "1")
-	}
-	w.WriteHeader(status)
-	if r.Method != http.MethodHead {
-		_, _ = w.Write(text)
-	}
-}
-
-// listenEarly opens the addresses before there is anything to answer with.
-func (s *Server) listenEarly(ctx context.Context) error {
-	if err := s.listeners.loadCertificates(); err != nil {
-		return err
-	}
-	if err := s.listeners.open(ctx, true, &s.lifetime); err != nil { // credentials are checked once they are open
-		return err
-	}
-	s.early, s.earlyOwn = &early{waiting: &s.waiting}, &early{waiting: &s.waiting}
-	s.listenWith(s.early, s.earlyOwn)
-	s.lifetime.add("waiting for the cluster", closing(func() error {
-		s.door.Stopping.Store(true) // only a start that failed comes here before the drain
-		for _, server := range s.servers {
-			_ = server.Close()
-		}
-		return nil
-	}))
-	return nil
-}
-
 // clusterReadiness is the part of /readyz about the cluster.
 type clusterReadiness struct {
 	Origin string `json:"origin"`
@@ -396,24 +337,30 @@ type stateReadiness struct {
 	Error string    `json:"error"`
 }
 
-// clusterMetrics are the values for metrics; nil without a cluster.
-func (s *Server) clusterMetrics() *telemetry.Cluster {
-	if s.cluster == nil {
-		return nil
-	}
-	is, state := s.clusterState()
-	used, quota := s.cluster.Quota()
-	return &telemetry.Cluster{OK: state == nil, Full: is.Full, Members: 1 + len(is.Members), Skew: s.cluster.Skew(), Used: used, Quota: quota}
-}
-
 // mostSkew is how far the clocks of two members may differ.
 const mostSkew = 2 * time.Second
 
-func (s *Server) clusterState() (*clusterReadiness, *stateReadiness) {
-	c := s.cluster
-	is := &clusterReadiness{Origin: c.Origin(), Skew: c.Skew().Seconds(), Full: c.Room() != nil, Members: c.There()}
-	if since, err := c.Away(); err != nil {
-		return is, &stateReadiness{since, err.Error()}
+// Ready implements [ready]. A replica without etcd is degraded: unavailable would take all replicas out of the balancer at once.
+func (r *replica) Ready(is *readiness) {
+	if r == nil {
+		return
 	}
-	return is, nil
+	is.Cluster = &clusterReadiness{Origin: r.Origin(), Skew: r.Skew().Seconds(), Full: r.Room() != nil, Members: r.There()}
+	if since, err := r.Away(); err != nil {
+		is.State = &stateReadiness{since, err.Error()}
+	}
+	if is.State != nil || is.Cluster.Full || is.Cluster.Skew > mostSkew.Seconds() {
+		is.degrade()
+	}
+}
+
+// metrics are the values for metrics; nil without a cluster.
+func (r *replica) metrics() *telemetry.Cluster {
+	if r == nil {
+		return nil
+	}
+	var is readiness
+	r.Ready(&is)
+	used, quota := r.Quota()
+	return &telemetry.Cluster{OK: is.State == nil, Full: is.Cluster.Full, Members: 1 + len(is.Cluster.Members), Skew: r.Skew(), Used: used, Quota: quota}
 }

@@ -28,17 +28,16 @@ func (t fromConsole) RoundTrip(sent *http.Request) (*http.Response, error) {
 }
 
 // openSessions opens the sessions of a console that has replicas.
-func (s *Server) openSessions(ctx context.Context) (err error) {
-	c := s.cluster
-	if c == nil || s.config.Console == nil {
+func (r *replica) openSessions(ctx context.Context, b *base) (err error) {
+	if r == nil || b.config.Console == nil {
 		return nil
 	}
-	s.sessions, err = sessions.Open(ctx, sessions.Options{
-		Engine: c.Engine(cluster.Console, sessions.Errors()), Key: c.Derive("sessions of the console"), Idle: s.config.Console.Session.Idle,
-		Now: s.now, Behind: c.Behind, Generation: c.Generation, Room: c.Room,
+	r.sessions, err = sessions.Open(ctx, sessions.Options{
+		Engine: r.Engine(cluster.Console, sessions.Errors()), Key: r.Derive("sessions of the console"), Idle: b.config.Console.Session.Idle,
+		Now: b.now, Behind: r.Behind, Generation: r.Generation, Room: r.Room,
 	})
 	if err == nil {
-		s.lifetime.add("the console's sessions", closing(s.sessions.Close))
+		b.lifetime.add("the console's sessions", closing(r.sessions.Close))
 	}
 	return err
 }
@@ -50,15 +49,15 @@ func (s *Server) consoleRoutes(api http.Handler, route registrar) error {
 		Logins:      func() console.Logins { return s.live.Load().callers.(*auth.Authenticator) },
 		OIDC:        func() *auth.OIDC { return s.live.Load().config.oidc() },
 		PublicURL:   url,
-		Server:      s.listeners.base(),
+		Server:      s.listeners.url(),
 		Secure:      s.config.TLS.CertFile != "" || s.config.TLS.Terminated || strings.HasPrefix(url, "https:"),
 		MaxSession:  c.Session.Max,
 		IdleSession: c.Session.Idle,
 		Now:         s.now,
 		Log:         s.log,
 	}
-	if s.sessions != nil {
-		o.Sessions, o.Key = s.sessions, s.cluster.Derive("logins to the console")
+	if s.replica != nil {
+		o.Sessions, o.Key = s.replica.sessions, s.replica.Derive("logins to the console")
 	}
 	pages, err := console.New(fromConsole{api}, o)
 	if err != nil {
@@ -68,7 +67,7 @@ func (s *Server) consoleRoutes(api http.Handler, route registrar) error {
 	if err != nil {
 		return err
 	}
-	s.stopPages = pages.Stop
+	s.opened = append(s.opened, pages)
 	serve := s.door.Pages(pages)
 	at := func(prefix string) {
 		stripped := func(c echo.Context) error {

@@ -3,7 +3,6 @@ package server
 import (
 	"crypto/rand"
 	"fmt"
-	"log/slog"
 	"os"
 	"slices"
 
@@ -11,6 +10,7 @@ import (
 	"policy-service/pdp/internal/datakey"
 	"policy-service/pdp/internal/decisionlog/mask"
 	"policy-service/pdp/internal/decisionlog/segment"
+	"policy-service/pdp/internal/server/auth/keys"
 	"policy-service/pdp/internal/signing"
 )
 
@@ -39,15 +39,30 @@ func CheckKeys(data string) []error {
 	return slices.DeleteFunc(errs, func(err error) bool { return err == nil })
 }
 
-// keys are the keys of what a server publishes and hands out: one signs documents and tokens, one seals page tokens.
+// ownKeys are the keys of a data directory, but for those of the log: one signs documents and tokens, one seals page tokens, and
+// one is of the approvals, nil if the server will have none.
 type ownKeys struct {
-	signing *signing.Keys
-	pages   *pager
+	signing   *signing.Keys
+	pages     *pager
+	approvals []byte
+	api       *keys.Keys // those of callers; nil unless the server tells callers apart by them
+}
+
+// Ready implements [ready].
+func (k *ownKeys) Ready(is *readiness) {
+	if k.api == nil {
+		return
+	}
+	if damage := k.api.Damage(); damage != nil {
+		is.Keys = damage.Error()
+		is.degrade()
+	}
 }
 
 // openKeys makes the data directory if it does not exist, and opens the keys in it. Without a data directory the keys
 // last as long as the process.
-func openKeys(data string, log *slog.Logger) (k ownKeys, err error) {
+func openKeys(c *Config) (k ownKeys, err error) {
+	data, log := c.Data, c.Program.Logger
 	sealing := make([]byte, 32)
 	_, _ = rand.Read(sealing) // never fails: it ends the program instead
 	if data == "" {
@@ -66,6 +81,8 @@ func openKeys(data string, log *slog.Logger) (k ownKeys, err error) {
 			return k, err
 		}
 	}
-	k.pages, err = newPager(sealing)
+	if k.pages, err = newPager(sealing); err == nil && data != "" && c.Program.PDP.Recorder == nil {
+		k.approvals, err = broker.OpenKey(data)
+	}
 	return k, err
 }

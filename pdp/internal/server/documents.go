@@ -11,7 +11,6 @@ import (
 	"policy-service/pdp/internal/approval/broker"
 	"policy-service/pdp/internal/server/capabilities"
 	"policy-service/pdp/internal/server/door"
-	"policy-service/pdp/internal/signing"
 	"policy-service/schemas"
 )
 
@@ -19,8 +18,9 @@ import (
 // the Host of a request.
 type documents struct {
 	door *door.Door
-	keys *signing.Keys
-	base string // the address of the service, "" if it is not known
+	keys *ownKeys
+	base func() string // the address of the service, "" if it is not known
+	path string        // of public_url
 	// takesRequests reports if a caller may file approval requests, grants if it may ask for capabilities, and exchanges if
 	// tokens of others are exchanged for them.
 	takesRequests, grants, exchanges func() bool
@@ -75,7 +75,7 @@ func (d *documents) metadata(point string) metadata {
 		SearchSubjectEndpoint:     point + "/access/v1/search/subject",
 		SearchResourceEndpoint:    point + "/access/v1/search/resource",
 		SearchActionEndpoint:      point + "/access/v1/search/action",
-		JWKSURI:                   d.base + jwksPath,
+		JWKSURI:                   d.base() + jwksPath,
 		SupportedObligations:      obligations.Types(),
 	}
 	if d.takesRequests() {
@@ -83,8 +83,8 @@ func (d *documents) metadata(point string) metadata {
 		m.Capabilities = []string{evaluation.AccessRequestCapability}
 	}
 	if d.grants() {
-		m.CapabilityEndpoint = d.base + capabilities.Path
-		m.CapabilityStatusEndpoint = d.base + capabilities.StatusPath
+		m.CapabilityEndpoint = d.base() + capabilities.Path
+		m.CapabilityStatusEndpoint = d.base() + capabilities.StatusPath
 		m.CapabilityPolicies = new(d.seesCapability())
 		m.Capabilities = append(m.Capabilities, evaluation.ToolCapability)
 		if d.exchanges() {
@@ -102,18 +102,33 @@ type claims struct {
 	metadata
 }
 
-// register registers the routes, below the path of public_url as well. There the well-known part stands between the
+// newDocuments makes the documents of a server.
+func (s *Server) newDocuments() *documents {
+	credentials := func() bool { return s.live.Load().credentials() }
+	return &documents{
+		door:           s.door,
+		keys:           &s.keys,
+		base:           s.listeners.url,
+		path:           urlPath(s.config.PublicURL),
+		takesRequests:  func() bool { return s.approvals.Broker != nil && credentials() },
+		grants:         func() bool { return s.capabilities.Broker != nil && credentials() },
+		seesCapability: func() bool { return s.policies.Bundle().SeesCapability() },
+		exchanges:      func() bool { return capabilities.Exchanges(s.live.Load().callers) },
+	}
+}
+
+// Routes registers the routes, below the path of public_url as well. There the well-known part stands between the
 // host and that path (AuthZEN 1.0, 9.2). A proxy that removes the path before it asks is understood, too.
-func (d *documents) register(route registrar, path string) {
+func (d *documents) Routes(route registrar) {
 	paths := []string{metadataPath, metadataPath + door.TenantPrefix}
-	if path != "" {
+	if path := d.path; path != "" {
 		paths = append(paths, metadataPath+path, metadataPath+path+door.TenantPrefix)
 	}
 	for _, path := range paths {
 		route(path, d.describe, http.MethodGet, http.MethodHead)
 	}
 	openAPI, accessRequest := func() []byte { return schemas.OpenAPI }, func() []byte { return schemas.AccessRequest }
-	route(jwksPath, d.serve(echo.MIMEApplicationJSON, keysMaxAge, d.keys.JWKS), http.MethodGet, http.MethodHead)
+	route(jwksPath, d.serve(echo.MIMEApplicationJSON, keysMaxAge, d.keys.signing.JWKS), http.MethodGet, http.MethodHead)
 	route(openAPIPath, d.serve("application/yaml", maxAge, openAPI), http.MethodGet, http.MethodHead)
 	route(broker.RequestSchemaPath, d.serve("application/schema+json", maxAge, accessRequest), http.MethodGet, http.MethodHead)
 }
@@ -135,10 +150,10 @@ func (d *documents) describe(c echo.Context) error {
 	if _, err := d.door.Recognize(c); err != nil {
 		return err
 	}
-	if d.base == "" {
+	point := d.base()
+	if point == "" {
 		return door.NewProblem(http.StatusNotFound, "this server does not know by which address it is reached; the operator sets public_url")
 	}
-	point := d.base
 	if names := c.ParamNames(); len(names) > 0 {
 		tenant := c.Param(names[0])
 		if !evaluation.IsTenantName(tenant) || tenant == evaluation.DefaultTenant {
@@ -156,7 +171,7 @@ func (d *documents) describe(c echo.Context) error {
 // signed is the metadata with its signature, and its tag. The tag is made of all that the bytes depend on but the
 // tenant: that is in the path already, and a tag must not tell tenants apart.
 func (d *documents) signed(point string) (body []byte, tag string, err error) {
-	keys := d.keys.Current()
+	keys := d.keys.signing.Current()
 	now := d.door.Options.Now().Truncate(signEvery)
 	m := d.metadata(point)
 	payload, err := door.Marshal(claims{m.PolicyDecisionPoint, now.Unix(), now.Add(signedFor).Unix(), m})
@@ -175,7 +190,7 @@ func (d *documents) signed(point string) (body []byte, tag string, err error) {
 		return nil, "", err
 	}
 	// claims only lists what the tag depends on here: the key, the hour, and the metadata without the tenant.
-	form, err := door.Marshal(claims{keys.KeyID(), now.Unix(), 0, d.metadata(d.base)})
+	form, err := door.Marshal(claims{keys.KeyID(), now.Unix(), 0, d.metadata(d.base())})
 	return body, door.EntityTag(form), err
 }
 

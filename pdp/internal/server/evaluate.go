@@ -16,16 +16,15 @@ import (
 // decisionRoutes are the routes by which a PEP asks. Each request to them goes the same way: it is let in, its body is
 // decoded, the PDP is asked, and the answer is written; see [decided].
 type decisionRoutes struct {
-	door     *door.Door
-	pdp      *pdp.PDP
-	pages    *pager
-	answered *telemetry.Decisions
+	*base
+	policies *policies
+	keys     *ownKeys
 	// receipts is the origin of the log that has a record of each answer; "" if no such log is kept.
 	receipts func() string
 }
 
-// register registers the routes. Where a tenant is in the path, it is not the default one.
-func (d *decisionRoutes) register(route registrar) {
+// Routes registers the routes. Where a tenant is in the path, it is not the default one.
+func (d *decisionRoutes) Routes(route registrar) {
 	one := door.Need{Permission: auth.Decide, Tenant: true, Handed: true, Work: door.WorkBySize}
 	many := door.Need{Permission: auth.Decide, Tenant: true, Work: door.LongWork}
 	search := door.Need{Permission: auth.Search, Tenant: true, Work: door.LongWork}
@@ -106,7 +105,7 @@ func (d *decisionRoutes) answer(c echo.Context, a door.Admitted, request evaluat
 	call.Approvals = pdp.ApprovalsFor(&call, c.Request().Header.Get("X-Approval") != "none", a.Caller.May(auth.Request))
 	ctx, cancel := d.door.Within(c)
 	defer cancel()
-	decision, err := d.pdp.Evaluate(ctx, call)
+	decision, err := d.policies.Evaluate(ctx, call)
 	if err != nil {
 		return d.door.Refuse(c, err, request.Shape)
 	}
@@ -131,10 +130,10 @@ func (d *decisionRoutes) answer(c echo.Context, a door.Admitted, request evaluat
 
 // count counts a decision that is about to be answered.
 func (d *decisionRoutes) count(c echo.Context, tenant string, one *evaluation.Decision) {
-	d.answered.Answered(tenant, one)
+	d.telemetry.Decisions.Answered(tenant, one)
 	for _, id := range one.Determining {
 		if one.Allow && pdp.Observes(id) {
-			d.answered.Observed(tenant)
+			d.telemetry.Decisions.Observed(tenant)
 			d.door.Options.Log.InfoContext(d.door.Options.LogContext(c.Request()), "a call needs no capability yet: capability is observe, and required would refuse it",
 				slog.Group("", "tenant", tenant, "policy", id), "decision", one.ID)
 		}

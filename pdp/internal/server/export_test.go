@@ -27,14 +27,14 @@ func (s *Server) AdminAddr() string { return address(s.listeners.admin) }
 
 // ClocksAgree reports whether so many other replicas have the time of this one, and have said that it has theirs.
 func (s *Server) ClocksAgree(others int) bool {
-	there := s.cluster.There()
+	there := s.replica.There()
 	return len(there) == others && !slices.ContainsFunc(there, func(m cluster.Member) bool {
-		return !m.Clock.Equal(s.now()) || m.Ahead[s.cluster.Origin()] != 0
+		return !m.Clock.Equal(s.now()) || m.Ahead[s.replica.Origin()] != 0
 	})
 }
 
 // TakesProofs reports whether the clock of a replica is right, as far as it knows.
-func (s *Server) TakesProofs() bool { return s.cluster.Clock() == nil }
+func (s *Server) TakesProofs() bool { return s.replica.Clock() == nil }
 
 // ConsoleAddr is the address of the console's own listener, as host:port; "" if it has none.
 func (s *Server) ConsoleAddr() string { return address(s.listeners.console) }
@@ -71,7 +71,7 @@ func (s *Server) Recorded(event string) bool { return s.CountRecorded(event) > 0
 
 // CountRecorded is how many records of an event there are.
 func (s *Server) CountRecorded(event string) (n int) {
-	for r := range s.decisions.log.Records(context.Background(), 0, s.decisions.log.Size()) {
+	for r := range s.decisions.Records(context.Background(), 0, s.decisions.Size()) {
 		if strings.Contains(string(r.Line), `"event":"`+event+`"`) {
 			n++
 		}
@@ -81,7 +81,7 @@ func (s *Server) CountRecorded(event string) (n int) {
 
 // Receipts is the number of receipts on record of a decision.
 func (s *Server) Receipts(decision string) int {
-	page, err := s.decisions.log.Query(context.Background(), decisionlog.Query{Filter: record.Filter{Of: decision}, Limit: 100})
+	page, err := s.decisions.Query(context.Background(), decisionlog.Query{Filter: record.Filter{Of: decision}, Limit: 100})
 	if err != nil {
 		return -1
 	}
@@ -90,8 +90,8 @@ func (s *Server) Receipts(decision string) int {
 
 // Log is the decision log of a running server. Its segments have all that was answered.
 func (s *Server) Log() *decisionlog.Log {
-	_ = s.decisions.log.Flush(context.Background()) // a log that failed has what it has
-	return s.decisions.log
+	_ = s.decisions.Flush(context.Background()) // a log that failed has what it has
+	return s.decisions.Log
 }
 
 // Unhurried has a stop wait as long as it takes for those who take what it hands on.
@@ -227,4 +227,4 @@ func (s *Server) Watches() int { return s.approvals.Counts().Questions }
 func (s *Server) Joined() int  { return s.approvals.Counts().Joined }
 
 // ClusterCalls counts the calls of etcd: those that read, and the transactions that write.
-func ClusterCalls(s *Server) (reads, commits uint64) { return s.cluster.Calls() }
+func ClusterCalls(s *Server) (reads, commits uint64) { return s.replica.Calls() }

@@ -8,22 +8,26 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"policy-service/pdp"
-	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/server/auth"
 	"policy-service/pdp/internal/server/door"
 )
 
 // health are the routes that tell a proxy whether to send requests here.
 type health struct {
-	door *door.Door
-	pdp  *pdp.PDP
-	log  func() *logReadiness // nil without a decision log
-	// cluster is nil without a cluster.
-	cluster func() (*clusterReadiness, *stateReadiness)
-	// keys says what is wrong with the API keys, beside those that count. It is nil without any.
-	keys func() error
-	// closed reports whether the file of capabilities could not be opened.
-	closed bool
+	door   *door.Door
+	opened func() []any
+}
+
+// Routes registers the routes.
+func (h *health) Routes(route registrar) {
+	route("/livez", h.livez, http.MethodGet, http.MethodHead)
+	route("/readyz", h.readyz, http.MethodGet, http.MethodHead)
+}
+
+// ready is a part of a server that may keep it from answering, or from answering as it should.
+type ready interface {
+	// Ready adds the part's members to a readiness, and says there if the part is degraded or unavailable.
+	Ready(is *readiness)
 }
 
 // readiness is the body of /readyz. Monitoring of others reads it: members may be added, never renamed.
@@ -40,7 +44,12 @@ type readiness struct {
 	Keys string `json:"api_keys,omitzero"`
 	// Capabilities is closed if their file could not be opened.
 	Capabilities string `json:"capabilities,omitzero"`
+
+	unavailable bool
 }
+
+// degrade says that something is not as it should be, although requests are answered.
+func (r *readiness) degrade() { r.Status = "degraded" }
 
 type bundleState struct {
 	Digest      string    `json:"digest"`
@@ -92,55 +101,37 @@ func (h *health) readyz(c echo.Context) error {
 }
 
 func (h *health) readiness() (int, readiness) {
-	if h.pdp.Bundle() == nil {
-		return http.StatusServiceUnavailable, readiness{Status: "unavailable"}
+	is := readiness{Status: "ready", unavailable: h.door.Stopping.Load()}
+	for _, one := range h.opened() {
+		if one, says := one.(ready); says {
+			one.Ready(&is)
+		}
 	}
-	status := h.pdp.Status()
-	state := readiness{
-		Status: "ready",
-		Bundle: &bundleState{status.Digest, status.LoadedAt.UTC(), status.OnDisk, h.pdp.Later(), h.pdp.Bundle().Unavailable()},
+	if is.unavailable {
+		is.Status = "unavailable"
+		return http.StatusServiceUnavailable, is
 	}
-	if len(state.Bundle.Unavailable) > 0 {
-		state.Status = "degraded"
+	return http.StatusOK, is
+}
+
+// Ready implements [ready].
+func (p *policies) Ready(is *readiness) {
+	bundle := p.Bundle()
+	if bundle == nil {
+		is.unavailable = true
+		return
+	}
+	status := p.Status()
+	is.Bundle = &bundleState{status.Digest, status.LoadedAt.UTC(), status.OnDisk, p.Later(), bundle.Unavailable()}
+	if len(is.Bundle.Unavailable) > 0 {
+		is.degrade()
 	}
 	if r := status.Refused; r != nil {
-		state.Status = "degraded"
+		is.degrade()
 		first, more := firstOf(r.Problems)
 		tenants, _ := firstOf(r.Tenants)
-		state.Refused = &refusedState{r.At.UTC(), tenants, first, more}
+		is.Refused = &refusedState{r.At.UTC(), tenants, first, more}
 	}
-	if h.keys != nil {
-		if damage := h.keys(); damage != nil {
-			state.Status, state.Keys = "degraded", damage.Error()
-		}
-	}
-	if h.closed {
-		state.Status, state.Capabilities = "degraded", "closed"
-	}
-	if h.cluster != nil {
-		state.Cluster, state.State = h.cluster()
-		if state.State != nil || state.Cluster.Full || state.Cluster.Skew > mostSkew.Seconds() {
-			state.Status = "degraded" // 503 would take all replicas out of the balancer at once
-		}
-	}
-	unavailable := h.door.Stopping.Load()
-	if h.log != nil {
-		log := h.log()
-		state.Log = log
-		if !log.OK {
-			state.Status = "degraded"
-		}
-		if w := log.Witnesses; w != nil && (w.Missing || w.Conflict || w.Suspects() > 0) {
-			state.Status = "degraded"
-			unavailable = unavailable || w.Missing && log.required
-		}
-		unavailable = unavailable || log.Full || !log.OK && log.Mode != decisionlog.BestEffort
-	}
-	if unavailable {
-		state.Status = "unavailable"
-		return http.StatusServiceUnavailable, state
-	}
-	return http.StatusOK, state
 }
 
 // prober is the caller of a request about health. A proxy asks as well, before it sends any other request here.

@@ -70,37 +70,22 @@ func importable(ctx context.Context, keys []string, c Config) error {
 
 // importState is a start that serves nothing.
 func (s *Server) importState(ctx context.Context) (done Imported, err error) {
-	if err := s.openTelemetry(ctx); err != nil {
+	if err = s.openState(ctx); err != nil {
 		return done, err
 	}
-	if s.keys, err = openKeys(s.config.Data, s.log); err != nil {
+	if err = s.settleHere(); err != nil {
 		return done, err
 	}
-	key, err := s.openApprovalKey()
-	if err != nil {
+	if done.Keys, err = importKeys(ctx, s.config.Data, s.decisions.Log, s.config); err != nil {
 		return done, err
 	}
-	if err := s.openLog(ctx); err != nil {
+	if _, err = s.joinAlone(ctx, func(j *cluster.Joining) { j.Import = true }); err != nil {
 		return done, err
 	}
-	if err := s.settleHere(key); err != nil {
+	if err = s.decisions.recordRestored(ctx); err != nil {
 		return done, err
 	}
-	if done.Keys, err = importKeys(ctx, s.config.Data, s.decisions.log, s.config); err != nil {
-		return done, err
-	}
-	c, joining, err := s.openCluster(ctx, key)
-	if err != nil {
-		return done, err
-	}
-	joining.Import, joining.Bundle = true, func() string { return "" } // no bundle is loaded
-	if err := s.join(ctx, c, joining, s.unlessAway); err != nil {
-		return done, err
-	}
-	if err := s.decisions.recordRestored(ctx, s.config.Data); err != nil {
-		return done, err
-	}
-	size := s.decisions.log.Size()
+	c, key, size := s.replica, s.keys.approvals, s.decisions.Size()
 	err = approval.Take(s.config.Data, key, c.Engine(cluster.Approvals, approval.EngineErrors()), c.Origin(), size)
 	if err == nil {
 		err = setAside(s.config.Data, approval.FileName)
@@ -113,10 +98,10 @@ func (s *Server) importState(ctx context.Context) (done Imported, err error) {
 	}
 	// As at each start of a replica, the records by which an item counts get their origin and their proofs.
 	if err == nil {
-		err = s.openStores(key)
+		err = s.openStores()
 	}
 	if err == nil {
-		err = c.Opened(ctx, s.revokeUncounted)
+		err = c.Opened(ctx, c.revokeUncounted(&s.base, s.approvals, s.capabilities))
 	}
 	if err == nil {
 		done.Approvals = s.approvals.Broker.Store.Pending()
@@ -142,29 +127,14 @@ func JoinCurrent(ctx context.Context, c Config) (origin string, err error) {
 		return "", err
 	}
 	err = s.lifetime.start(ctx, func(ctx context.Context) error {
-		if err := s.openTelemetry(ctx); err != nil {
-			return err
+		err := checkShared(ctx, c.Data, c.Cluster)
+		if err == nil {
+			err = s.openState(ctx)
 		}
-		if err := s.checkShared(ctx); err != nil {
-			return err
+		if err == nil {
+			origin, err = s.joinAlone(ctx, func(j *cluster.Joining) { j.EtcdIsCurrent = true })
 		}
-		if s.keys, err = openKeys(s.config.Data, s.log); err != nil {
-			return err
-		}
-		key, err := s.openApprovalKey()
-		if err != nil {
-			return err
-		}
-		if err := s.openLog(ctx); err != nil {
-			return err
-		}
-		c, joining, err := s.openCluster(ctx, key)
-		if err != nil {
-			return err
-		}
-		joining.EtcdIsCurrent, joining.Bundle = true, func() string { return "" } // no bundle is loaded
-		origin = joining.Origin
-		return s.join(ctx, c, joining, s.unlessAway)
+		return err
 	})
 	if err == nil {
 		err = s.Stop(context.WithoutCancel(ctx))
@@ -172,19 +142,41 @@ func JoinCurrent(ctx context.Context, c Config) (origin string, err error) {
 	return origin, err
 }
 
-// unlessAway has a command wait for the end of another process under its name, such as one that was killed. It does not wait for
-// etcd: that is for its operator to see to.
-func (s *Server) unlessAway(err error) error {
-	if errors.Is(err, cluster.ErrAway) {
+// openState opens what the commands about a cluster need of a data directory.
+func (s *Server) openState(ctx context.Context) (err error) {
+	if s.telemetry, err = openTelemetry(ctx, &s.config.Program, &s.lifetime); err != nil {
 		return err
 	}
-	s.log.Warn("waiting to join the cluster", "error", err)
-	return nil
+	if s.keys, err = openKeys(&s.config); err != nil {
+		return err
+	}
+	s.decisions, err = openLog(ctx, &s.base, s.audit)
+	return err
+}
+
+// joinAlone joins the cluster for a command. It waits for the end of another process under its name, such as one that was
+// killed. It does not wait for etcd: that is for its operator to see to.
+func (s *Server) joinAlone(ctx context.Context, how func(*cluster.Joining)) (origin string, err error) {
+	joining, err := s.decisions.joining(s.keys, s.listeners)
+	if err != nil {
+		return "", err
+	}
+	how(&joining)
+	if s.replica, err = newReplica(ctx, &s.base, s.keys); err != nil {
+		return "", err
+	}
+	return joining.Origin, s.replica.join(ctx, joining, func(err error) error {
+		if errors.Is(err, cluster.ErrAway) {
+			return err
+		}
+		s.log.Warn("waiting to join the cluster", "error", err)
+		return nil
+	})
 }
 
 // settleHere settles uses in doubt by the log of the directory, as each start does.
-func (s *Server) settleHere(key []byte) error {
-	if err := s.openStores(key); err != nil {
+func (s *Server) settleHere() error {
+	if err := s.openStores(); err != nil {
 		return err
 	}
 	if s.capabilities.Broker == nil {

@@ -48,16 +48,19 @@ func TestReadiness(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stopping := &health{pdp: ready, door: &door.Door{}}
+	of := func(p *pdp.PDP) *health {
+		return &health{door: &door.Door{}, opened: func() []any { return []any{&policies{PDP: p}} }}
+	}
+	stopping := of(ready)
 	stopping.door.Stopping.Store(true)
 	for name, test := range map[string]struct {
 		health *health
 		code   int
 		status string
 	}{
-		"ready":     {&health{pdp: ready, door: &door.Door{}}, http.StatusOK, "ready"},
+		"ready":     {of(ready), http.StatusOK, "ready"},
 		"stopping":  {stopping, http.StatusServiceUnavailable, "unavailable"},
-		"no bundle": {&health{pdp: pdp.Of(nil, pdp.Options{})}, http.StatusServiceUnavailable, "unavailable"},
+		"no bundle": {of(pdp.Of(nil, pdp.Options{})), http.StatusServiceUnavailable, "unavailable"},
 	} {
 		code, state := test.health.readiness()
 		if code != test.code || state.Status != test.status {
@@ -72,7 +75,7 @@ func TestNoBundleDecidesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.pdp = pdp.Of(nil, pdp.Options{})
+	s.policies.PDP = pdp.Of(nil, pdp.Options{})
 	for _, path := range []string{"/access/v1/evaluation", "/tenants/acme/access/v1/evaluation", "/v1/authorize"} {
 		body := `{"tenant_id":"default","actor":{"actor_id":"a","actor_type":"u"},"subject":{"type":"u","id":"a"},"action":{"name":"read"},"resource":{"type":"d","id":"p"}}`
 		if path == "/v1/authorize" {

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/url"
@@ -17,8 +16,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"policy-service/evaluation"
 	"policy-service/pdp/internal/server/auth"
-	"policy-service/pdp/internal/server/door"
 	"policy-service/pdp/internal/server/listener"
 )
 
@@ -154,25 +153,25 @@ func (c Config) refusedPublished() error {
 // listeners are the addresses at which a server is reached: one for everybody, perhaps one for people at the console, and
 // perhaps one for this machine alone.
 type listeners struct {
-	config       Config
-	log          *slog.Logger
+	*base
 	certificates *listener.Certificates // nil is plain HTTP
 	public       net.Listener           // nil before it is open
 	console      net.Listener           // nil if the console has none of its own
 	admin        net.Listener           // nil if there is none
-	failed       chan error             // gets the errors that ended serving, one of each listener
+	servers      []*http.Server
+	failed       chan error // gets the errors that ended serving, one of each listener
 
 	inProcess atomic.Pointer[http.Handler] // nil if the server listens, or does not run
+
+	early, earlyOwn *early                 // what answers at the addresses if the server waited to join the cluster, nil otherwise
+	waiting         atomic.Pointer[string] // for what it waited
 }
 
-// serveInProcess answers the requests by [Server.Transport], until the stop.
-func (l *listeners) serveInProcess(handler http.Handler, undo *lifetime) {
-	l.inProcess.Store(&handler)
-	undo.add("requests of the process", closing(func() error { l.inProcess.Store(nil); return nil }))
-}
-
-// loadCertificates reads the files of TLS.
+// loadCertificates reads the files of TLS, unless they are in use.
 func (l *listeners) loadCertificates() (err error) {
+	if l.early != nil {
+		return nil
+	}
 	if l.certificates, err = listener.Open(l.config.TLS.TLSFiles, l.log); l.certificates != nil {
 		l.certificates.Now = l.config.Program.PDP.Now
 	}
@@ -184,19 +183,38 @@ func (l *listeners) trusts(state *tls.ConnectionState) bool {
 	return l.certificates == nil || l.certificates.Trusts(state)
 }
 
-// open opens the address for everybody, and that of the console.
-func (l *listeners) open(ctx context.Context, credentials bool, undo *lifetime) (err error) {
-	if l.public, err = l.listen(ctx, l.config.Listen, "--listen address", credentials, undo); err != nil {
+// open opens the addresses, unless they are open, and refuses those at which too many could ask.
+func (l *listeners) open(ctx context.Context) (err error) {
+	credentials := l.live.Load().credentials()
+	switch {
+	case l.config.Program.InProcess:
+		return nil
+	case l.early == nil:
+		err = l.openAll(ctx, credentials)
+	default:
+		if err = l.checkExposure(l.public.Addr(), l.config.Listen, credentials); l.console != nil {
+			err = errors.Join(err, l.checkExposure(l.console.Addr(), l.config.Console.Listen, credentials))
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return l.openAdmin(ctx)
+}
+
+// openAll opens the address for everybody, and that of the console.
+func (l *listeners) openAll(ctx context.Context, credentials bool) (err error) {
+	if l.public, err = l.listen(ctx, l.config.Listen, "--listen address", credentials); err != nil {
 		return err
 	}
 	if c := l.config.Console; c != nil && c.Listen != "" {
-		l.console, err = l.listen(ctx, c.Listen, "console.listen", credentials, undo)
+		l.console, err = l.listen(ctx, c.Listen, "console.listen", credentials)
 	}
 	return err
 }
 
 // listen opens an address that was given by an option.
-func (l *listeners) listen(ctx context.Context, at, option string, credentials bool, undo *lifetime) (net.Listener, error) {
+func (l *listeners) listen(ctx context.Context, at, option string, credentials bool) (net.Listener, error) {
 	on, err := listener.Listen(ctx, at, l.config.socketMode())
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE) && isSocket(at):
@@ -206,7 +224,7 @@ func (l *listeners) listen(ctx context.Context, at, option string, credentials b
 	case err != nil:
 		return nil, fmt.Errorf("cannot listen on %s: %w; try another %s, or port 0 for any free one", at, err, option)
 	}
-	undo.add("listener", func(context.Context) error {
+	l.lifetime.add("listener", func(context.Context) error {
 		if err := on.Close(); !errors.Is(err, net.ErrClosed) {
 			return err
 		}
@@ -264,9 +282,9 @@ func address(l net.Listener) string {
 // address is where this process is reached, as it is told of it.
 func (l *listeners) address() string { return cmp.Or(l.urlOf(l.public), address(l.public)) }
 
-// base is the address of the service in what it publishes: public_url, or that of the listener if only this machine
+// url is the address of the service in what it publishes: public_url, or that of the listener if only this machine
 // reaches it. Otherwise it is not known, and "".
-func (l *listeners) base() string { return cmp.Or(l.config.PublicURL, l.urlOf(l.public)) }
+func (l *listeners) url() string { return cmp.Or(l.config.PublicURL, l.urlOf(l.public)) }
 
 // consoleURL is the address of the console in what is published; "" if there is no console, and while it is not known.
 func (l *listeners) consoleURL() string {
@@ -274,7 +292,7 @@ func (l *listeners) consoleURL() string {
 	if c == nil {
 		return ""
 	}
-	base := l.base()
+	base := l.url()
 	if c.Listen != "" {
 		base = l.urlOf(l.console)
 	}
@@ -296,12 +314,67 @@ func (l *listeners) urlOf(on net.Listener) string {
 	}
 }
 
+// issuerURL is the URL by which a tenant's decisions are asked for, "" if it is not known. Tokens are by it and for it.
+func (l *listeners) issuerURL(tenant string) string {
+	url := l.url()
+	if url == "" || tenant == evaluation.DefaultTenant {
+		return url
+	}
+	return url + "/tenants/" + tenant
+}
+
+// serve has the handlers answer: public at the address for everybody, and own at that of the console, if it has one. The stop
+// waits for them.
+func (l *listeners) serve(public, own http.Handler) {
+	switch {
+	case l.config.Program.InProcess:
+		l.inProcess.Store(&public)
+		l.lifetime.add("requests of the process", closing(func() error { l.inProcess.Store(nil); return nil }))
+		return
+	case l.early == nil:
+		l.serveAll(public, own)
+	default:
+		l.early.handler.Store(&public)
+		if own != nil {
+			l.earlyOwn.handler.Store(&own)
+		}
+	}
+	l.lifetime.add("http", l.drain)
+}
+
+func (l *listeners) serveAll(public, own http.Handler) {
+	serve := func(handler http.Handler, on net.Listener) {
+		handler, on = l.behind(handler, on)
+		server := listener.HTTPServer(handler, l.door.Connections, l.log)
+		if tune := l.config.Program.tuneHTTP; tune != nil {
+			tune(server)
+		}
+		l.servers = append(l.servers, server)
+		certificates := l.certificates
+		if on.Addr().Network() == "unix" {
+			certificates = nil // TLS is for the console's own address
+		}
+		go func() {
+			err := certificates.Serve(server, on)
+			closed := errors.Is(err, net.ErrClosed) && l.door.Stopping.Load() // by drain
+			if !closed && !errors.Is(err, http.ErrServerClosed) {
+				l.log.Error("serving ended", "error", err)
+				l.failed <- err
+			}
+		}()
+	}
+	serve(public, l.public)
+	if l.console != nil {
+		serve(own, l.console)
+	}
+}
+
 // keptForTheRest is the time that draining leaves for the other steps of a stop.
 const keptForTheRest = 6 * time.Second
 
 // drain answers what was asked. It leaves some of the time there is to what stops after it: above all the log, which
 // has the records of these answers.
-func (l *listeners) drain(ctx context.Context, servers []*http.Server, d *door.Door) error {
+func (l *listeners) drain(ctx context.Context) error {
 	if deadline, ok := ctx.Deadline(); ok {
 		left := time.Until(deadline)
 		var cancel context.CancelFunc
@@ -312,9 +385,9 @@ func (l *listeners) drain(ctx context.Context, servers []*http.Server, d *door.D
 	if l.console != nil {
 		_ = l.console.Close()
 	}
-	d.Connections.Drain(ctx)
+	l.door.Connections.Drain(ctx)
 	var ended errgroup.Group
-	for _, server := range servers {
+	for _, server := range l.servers {
 		ended.Go(func() error { return server.Shutdown(ctx) })
 	}
 	err := ended.Wait()
@@ -322,8 +395,8 @@ func (l *listeners) drain(ctx context.Context, servers []*http.Server, d *door.D
 		return nil
 	}
 	// There is no time left: requests that still run are cut off.
-	undecided := d.Busy()
-	for _, server := range servers {
+	undecided := l.door.Busy()
+	for _, server := range l.servers {
 		if closing := server.Close(); undecided {
 			err = errors.Join(err, closing)
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"sync/atomic"
 	"time"
@@ -22,28 +21,26 @@ import (
 	"policy-service/pdp/internal/server/audit"
 	"policy-service/pdp/internal/server/door"
 	"policy-service/pdp/internal/server/sink"
-	"policy-service/pdp/internal/server/telemetry"
 	"policy-service/pdp/internal/version"
 )
 
 // decisionLog is the decision log of a server, from its opening to its end, with what fills it besides decisions. It is
 // nil if the server keeps none; the methods that may be called then say so.
 type decisionLog struct {
-	log       *decisionlog.Log
+	*base
+	*decisionlog.Log
+	recorder  *recorder.Recorder
 	bundles   *segment.Bundles
 	events    *recorder.Events
 	retention *retention
-	mode      decisionlog.Mode
-	counts    *telemetry.Log
-	logger    *slog.Logger
 	witnesses *witness.Witnesses // nil without any
 	rotated   atomic.Bool        // a segment has begun, without the keys yet
 	restored  *restoredBefore    // what is to be recorded of a restore, nil for nothing
 }
 
-// newAudit makes the routes of the decision log. They have no log and no bundles until [Server.openLog] opens them.
+// newAudit makes the routes of the decision log. They have no log and no bundles until [openLog] opens them.
 func (s *Server) newAudit() *audit.Audit {
-	explains := newExplainer(func() *pdp.Bundle { return s.pdp.Bundle() }, s.door.Options.Limits)
+	explains := newExplainer(func() *pdp.Bundle { return s.policies.Bundle() }, s.door.Options.Limits)
 	options := audit.Options{
 		Door:    s.door,
 		Explain: explains.explain,
@@ -52,8 +49,8 @@ func (s *Server) newAudit() *audit.Audit {
 		Tiles:   s.config.DecisionLog.Tiles,
 		Mask:    func(ctx context.Context) *mask.Masker { return s.live.pinned(ctx).mask },
 		InForce: func() audit.InForce {
-			now := s.pdp.Status()
-			return audit.InForce{Digest: now.Digest, OnDisk: now.OnDisk, Unavailable: s.pdp.Bundle().Unavailable()}
+			now := s.policies.Status()
+			return audit.InForce{Digest: now.Digest, OnDisk: now.OnDisk, Unavailable: s.policies.Bundle().Unavailable()}
 		},
 		Backup: s.backUp,
 		Reported: func(obligation string, status evaluation.ReceiptStatus) {
@@ -68,58 +65,52 @@ func (s *Server) newAudit() *audit.Audit {
 }
 
 // openLog opens the decision log. Nothing can be decided before it returns, so no decision is missing from the log.
-func (s *Server) openLog(ctx context.Context) error {
-	if s.config.Data == "" {
-		s.log.Info("no data directory is given: decisions are not recorded")
-		return nil
+func openLog(ctx context.Context, b *base, to *audit.Audit) (d *decisionLog, err error) {
+	if b.config.Data == "" {
+		b.log.Info("no data directory is given: decisions are not recorded")
+		return nil, nil
 	}
-	if s.config.Program.PDP.Recorder != nil {
-		return nil // the embedding program keeps its own record
+	if b.config.Program.PDP.Recorder != nil {
+		return nil, nil // the embedding program keeps its own record
 	}
-	var err error
-	if s.live.Load().mask, err = newMask(s.config); err != nil {
-		return err
+	if b.live.Load().mask, err = newMask(b.config); err != nil {
+		return nil, err
 	}
-	d := &decisionLog{
-		events: recorder.NewEvents(s.now, s.log),
-		mode:   s.config.DecisionLog.Mode,
-		counts: &s.telemetry.Log,
-		logger: s.log,
-	}
-	if d.restored, err = readRestored(s.config.Data); err != nil {
-		return err
+	d = &decisionLog{base: b, events: recorder.NewEvents(b.now, b.log)}
+	if d.restored, err = readRestored(b.config.Data); err != nil {
+		return nil, err
 	}
 	var policy *c2sp.Policy
-	if c := s.config.DecisionLog.Witnesses; c != nil {
+	if c := b.config.DecisionLog.Witnesses; c != nil {
 		if policy, err = c.Policy(); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	if d.bundles, err = segment.OpenBundles(s.config.Data); err != nil {
-		return fmt.Errorf("cannot make the directory for the files of bundles: %w; see to the permissions of the data directory", err)
+	if d.bundles, err = segment.OpenBundles(b.config.Data); err != nil {
+		return nil, fmt.Errorf("cannot make the directory for the files of bundles: %w; see to the permissions of the data directory", err)
 	}
-	out := &sink.Output{To: s.config.Program.Checkpoints}
-	sinks, err := s.newSinks(ctx, out)
+	out := &sink.Output{To: b.config.Program.Checkpoints}
+	sinks, err := d.newSinks(ctx, out)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	checkpoints := sink.NewCheckpoints(out, s.log)
-	s.lifetime.add("checkpoints", checkpoints.Stop) // after the log, which is closed with a last checkpoint
-	segments := s.config.DecisionLog.Retain.segments()
+	checkpoints := sink.NewCheckpoints(out, b.log)
+	b.lifetime.add("checkpoints", checkpoints.Stop) // after the log, which is closed with a last checkpoint
+	segments := b.config.DecisionLog.Retain.segments()
 	options := decisionlog.Options{
 		SegmentAge:   segments.age,
 		SegmentBytes: segments.bytes,
-		Mode:         d.mode,
-		Origin:       s.logOrigin(),
-		Now:          s.now,
+		Mode:         b.config.DecisionLog.Mode,
+		Origin:       logName(&b.config),
+		Now:          b.now,
 		On: decisionlog.Hooks{
 			Checkpoint: checkpoints.Take,
 			State:      d.stateChanged,
 			Failure:    d.failed,
-			Commit:     d.counts.Committed,
-			Fill:       d.counts.Filled,
+			Commit:     b.telemetry.Log.Committed,
+			Fill:       b.telemetry.Log.Filled,
 			Rotate: func() { // the log's writer calls it, so it must not wait
-				d.counts.Rotated()
+				b.telemetry.Log.Rotated()
 				d.rotated.Store(true)
 				d.events.Wake()
 			},
@@ -127,90 +118,104 @@ func (s *Server) openLog(ctx context.Context) error {
 		Index: true,
 		Kinds: []string{format.KindApproval, format.KindCapability},
 	}
-	if c := s.config.DecisionLog.Witnesses; c != nil && c.Required {
+	if c := b.config.DecisionLog.Witnesses; c != nil && c.Required {
 		options.Refuse = func(now time.Time) error { return d.witnesses.Refuse(now) }
 	}
-	d.retention = s.newRetention(d, &options)
-	d.log, err = decisionlog.Open(s.config.Data, options)
+	d.retention = d.newRetention(&options, to)
+	d.Log, err = decisionlog.Open(b.config.Data, options)
 	switch {
 	case errors.Is(err, decisionlog.ErrLost):
-		return fmt.Errorf("cannot open the decision log: %w; copy the data directory, then see policy-service log recover --help", err)
+		return nil, fmt.Errorf("cannot open the decision log: %w; copy the data directory, then see policy-service log recover --help", err)
 	case errors.Is(err, segment.ErrLocked):
-		return fmt.Errorf("cannot serve from %s: %w; stop the server that runs there, or use another data directory", s.config.Data, segment.ErrLocked)
+		return nil, fmt.Errorf("cannot serve from %s: %w; stop the server that runs there, or use another data directory", b.config.Data, segment.ErrLocked)
 	case errors.Is(err, segment.ErrNewer), errors.Is(err, segment.ErrCut):
-		return fmt.Errorf("cannot open the decision log: %w", err)
+		return nil, fmt.Errorf("cannot open the decision log: %w", err)
 	case errors.Is(err, record.ErrDamaged):
-		return fmt.Errorf("cannot open the decision log: %w; copy the data directory, and put back what is damaged, or see policy-service log begin --help", err)
+		return nil, fmt.Errorf("cannot open the decision log: %w; copy the data directory, and put back what is damaged, or see policy-service log begin --help", err)
 	case err != nil:
-		return fmt.Errorf("cannot open the decision log: %w; the disk may be full", err)
+		return nil, fmt.Errorf("cannot open the decision log: %w; the disk may be full", err)
 	}
-	s.lifetime.add("decision log", closing(d.close))
-	for _, tail := range d.log.Unsigned() {
-		s.log.Error("nothing says that the service wrote the last records of the decision log; they stay, and unsigned_tail names them; "+
+	b.lifetime.add("decision log", closing(d.close))
+	for _, tail := range d.Log.Unsigned() {
+		b.log.Error("nothing says that the service wrote the last records of the decision log; they stay, and unsigned_tail names them; "+
 			"if no older version and no restored file explains them, find out who can write to the data directory",
 			"from", tail.From, "to", tail.To, "cause", tail.Cause)
 	}
 	if policy != nil {
-		if err := s.openWitnesses(d, policy); err != nil {
-			return err
+		if err := d.openWitnesses(policy); err != nil {
+			return nil, err
 		}
 	}
-	if err := s.mayGoOn(ctx, d); err != nil {
-		return err
+	if err := d.mayGoOn(ctx); err != nil {
+		return nil, err
 	}
 	if err := d.limitCallers(ctx); err != nil {
-		return fmt.Errorf("cannot read whose the records of the decision log are: %w; see to the disk of the data directory", err)
+		return nil, fmt.Errorf("cannot read whose the records of the decision log are: %w; see to the disk of the data directory", err)
 	}
-	if err := s.config.DecisionLog.Retain.Doubtful(); err != nil {
-		s.log.Warn(err.Error())
+	if err := b.config.DecisionLog.Retain.Doubtful(); err != nil {
+		b.log.Warn(err.Error())
 	}
-	sinks.Start(d.log)
-	s.lifetime.add("sinks", func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx, s.config.Program.stopsWithin(sinksStopWithin))
+	sinks.Start(d.Log)
+	b.lifetime.add("sinks", func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, b.config.Program.stopsWithin(sinksStopWithin))
 		defer cancel()
 		sinks.Stop(ctx)
 		return nil
 	})
-	s.lifetime.add("record of the stop", d.recordStop)
-	return s.recordWith(ctx, d)
+	b.lifetime.add("record of the stop", d.recordStop)
+	return d, d.begin(ctx, to)
 }
 
-// recordWith makes everything that goes on record go to an open log, and records the start.
-func (s *Server) recordWith(ctx context.Context, d *decisionLog) error {
-	s.decisions, s.audit.Log, s.audit.Bundles, d.events.Log = d, d.log, d.bundles, d.log
-	s.config.Program.PDP.Recorder = &recorder.Recorder{
-		Log:   d.log,
-		Mask:  s.audit.Mask,
+// begin makes everything that goes on record go to the log, and records the start.
+func (d *decisionLog) begin(ctx context.Context, to *audit.Audit) error {
+	to.Log, to.Bundles, d.events.Log = d.Log, d.bundles, d.Log
+	d.recorder = &recorder.Recorder{
+		Log:   d.Log,
+		Mask:  to.Mask,
 		GoOn:  door.GoOn,
 		Waits: door.EndShift,
 	}
 	program := map[string]any{"version": version.This().Version, "pid": os.Getpid()}
 	start := recorder.Event{Name: format.EventStart, Details: program}
-	configured := recorder.Event{Name: format.EventConfiguration, Details: ConfigForm.Values(s.config)}
+	configured := recorder.Event{Name: format.EventConfiguration, Details: ConfigForm.Values(d.config)}
 	if err := d.events.Record(ctx, start, configured); err != nil {
 		return fmt.Errorf("the start cannot be recorded: %w; see to the disk of the data directory", err)
 	}
 	if d.restored.goesOn() {
 		return nil // etcd is asked before that is on record
 	}
-	return d.recordRestored(ctx, s.config.Data)
+	return d.recordRestored(ctx)
+}
+
+// run does what the log needs beside decisions, until the stop.
+func (d *decisionLog) run(k ownKeys) {
+	if d == nil {
+		return
+	}
+	d.events.Look = (&keyWatch{events: d.events, rotated: &d.rotated, signing: k.signing, keys: k.api}).look
+	d.events.CatchUp() // the state before the first request is no change
+	d.lifetime.background("events", d.events.Run)
+	d.lifetime.background("retention", d.retention.run)
+	if d.witnesses != nil {
+		d.lifetime.background("witnesses", d.witnesses.Run)
+	}
 }
 
 // sinksStopWithin is how long sinks may take at a stop to hand on the last records.
 const sinksStopWithin = 5 * time.Second
 
 // newSinks makes the sinks that are configured, and starts none.
-func (s *Server) newSinks(ctx context.Context, out *sink.Output) (*sink.Sinks, error) {
-	sinks, err := sink.New(s.telemetry.Meter, s.log)
+func (d *decisionLog) newSinks(ctx context.Context, out *sink.Output) (*sink.Sinks, error) {
+	sinks, err := sink.New(d.telemetry.Meter, d.log)
 	if err != nil {
 		return nil, err
 	}
-	on := s.config.DecisionLog.Sinks
+	on := d.config.DecisionLog.Sinks
 	if on.Stdout != nil {
 		sinks.Add(ctx, "stdout", on.Stdout.Queue, out.Send)
 	}
 	if on.OTLP != nil {
-		send, err := sink.OTLP(ctx, s.telemetry, s.now)
+		send, err := sink.OTLP(ctx, d.telemetry, d.now)
 		if err != nil {
 			return nil, err
 		}
@@ -233,15 +238,15 @@ func (d *decisionLog) recordStop(ctx context.Context) error {
 	case <-time.After(stopWithin):
 	}
 	if err != nil {
-		d.logger.Error("the stop cannot be recorded", "error", err)
+		d.base.log.Error("the stop cannot be recorded", "error", err)
 	}
 	return nil
 }
 
 func (d *decisionLog) close() error {
-	err := d.log.Close()
+	err := d.Log.Close()
 	if errors.Is(err, segment.ErrUnavailable) {
-		d.logger.Error("the decision log cannot be closed in order", "error", err)
+		d.base.log.Error("the decision log cannot be closed in order", "error", err)
 		return nil
 	}
 	return err
@@ -277,28 +282,28 @@ func (d *decisionLog) admit(b pdp.Incoming) error {
 func (d *decisionLog) stateChanged(err error) {
 	switch {
 	case err == nil:
-		d.logger.Info("the decision log can be written again")
+		d.base.log.Info("the decision log can be written again")
 		d.events.Wake()
 		d.retention.runSoon()
-	case d.mode == decisionlog.BestEffort:
-		d.logger.Error("the decision log cannot be written; decisions are answered, and are missing from it until it can; see to the disk of the data directory", "error", err)
+	case d.config.DecisionLog.Mode == decisionlog.BestEffort:
+		d.base.log.Error("the decision log cannot be written; decisions are answered, and are missing from it until it can; see to the disk of the data directory", "error", err)
 	default:
-		d.logger.Error("the decision log cannot be written; nothing is answered until it can; see to the disk of the data directory", "error", err)
+		d.base.log.Error("the decision log cannot be written; nothing is answered until it can; see to the disk of the data directory", "error", err)
 	}
 }
 
 // failed logs a failure beside the log's writer.
 func (d *decisionLog) failed(err error) {
-	d.counts.IndexFailed() // only queries take longer
-	d.logger.Warn("an index of the decision log cannot be made; queries are slow until it can, and it is tried again; see to the disk of the data directory", "error", err)
+	d.telemetry.Log.IndexFailed() // only queries take longer
+	d.base.log.Warn("an index of the decision log cannot be made; queries are slow until it can, and it is tried again; see to the disk of the data directory", "error", err)
 }
 
 // receipts is the origin of the log if each answer has a record on disk before it leaves, and "" otherwise.
 func (d *decisionLog) receipts() string {
-	if d == nil || d.mode != decisionlog.Strict {
+	if d == nil || d.config.DecisionLog.Mode != decisionlog.Strict {
 		return ""
 	}
-	return d.log.Origin()
+	return d.Log.Origin()
 }
 
 // logReadiness is the log's part of /readyz.
@@ -312,19 +317,28 @@ type logReadiness struct {
 	Full bool `json:"full,omitzero"`
 	// Witnesses is absent without any.
 	Witnesses *witness.Status `json:"witnesses,omitzero"`
-
-	required bool // they are
 }
 
-func (d *decisionLog) readiness() *logReadiness {
-	status := d.log.Status()
+// Ready implements [ready].
+func (d *decisionLog) Ready(is *readiness) {
+	if d == nil {
+		return
+	}
+	status := d.Status()
 	state := &logReadiness{Mode: status.Mode, OK: status.OK, Size: status.Size, Full: status.Full}
 	if status.Err != nil {
 		state.Error = status.Err.Error()
 	}
 	if d.witnesses != nil {
 		now := d.witnesses.Status()
-		state.Witnesses, state.required = &now, d.witnesses.Required
+		state.Witnesses = &now
+		if now.Missing || now.Conflict || now.Suspects() > 0 {
+			is.degrade()
+		}
+		is.unavailable = is.unavailable || now.Missing && d.witnesses.Required
 	}
-	return state
+	if is.Log = state; !state.OK {
+		is.degrade()
+	}
+	is.unavailable = is.unavailable || state.Full || !state.OK && state.Mode != decisionlog.BestEffort
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"sync/atomic"
 
 	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
@@ -15,24 +16,20 @@ import (
 )
 
 // openTelemetry makes the receivers of traces and metrics, unless the program has its own.
-func (s *Server) openTelemetry(ctx context.Context) error {
-	p := &s.config.Program
+func openTelemetry(ctx context.Context, p *Program, life *lifetime) (*telemetry.Telemetry, error) {
 	t, err := telemetry.Open(ctx, telemetry.Options{
 		Version:        version.This().Version,
 		Instance:       uuid.NewString(),
 		MeterProvider:  p.MeterProvider,
 		TracerProvider: p.TracerProvider,
 		Untraced:       []string{"/livez", "/readyz", metricsPath},
-		Log:            s.log,
+		Log:            p.Logger,
 		StopsWithin:    p.stopsWithin(telemetry.StopsWithin),
 	})
-	if err != nil {
-		return err
+	if err == nil {
+		life.add("telemetry", t.Close)
 	}
-	s.telemetry = t
-	s.door.Options.Meters = &t.Requests
-	s.lifetime.add("telemetry", t.Close)
-	return nil
+	return t, err
 }
 
 // showState has metrics show the state of the service, from now until it stops.
@@ -54,27 +51,27 @@ func (s *Server) showState() error {
 }
 
 func (s *Server) state() telemetry.State {
-	bundle := s.pdp.Status()
+	bundle := s.policies.Status()
 	state := telemetry.State{
 		Exports:       s.audit.Exports.Inside(),
 		Bundle:        bundle.Digest,
 		OnDisk:        bundle.OnDisk,
-		Unavailable:   len(s.pdp.Bundle().Unavailable()),
+		Unavailable:   len(s.policies.Bundle().Unavailable()),
 		BundleAge:     s.now().Sub(bundle.LoadedAt),
 		BundleRefused: bundle.Refused != nil,
 	}
-	if s.apiKeys != nil {
-		state.KeysRefused = s.apiKeys.Refused()
+	if s.keys.api != nil {
+		state.KeysRefused = s.keys.api.Refused()
 	}
 	if s.decisions != nil {
-		log := s.decisions.log.Status()
+		log := s.decisions.Status()
 		state.Log = &log
 		if w := s.decisions.witnesses; w != nil {
 			now := w.Status()
 			state.Witnesses, state.QuorumAge = &now, s.now().Sub(now.Quorum)
 		}
 	}
-	state.Cluster = s.clusterMetrics()
+	state.Cluster = s.replica.metrics()
 	if state.Cluster != nil && !state.Cluster.OK {
 		return state // nothing can be counted
 	}
@@ -112,8 +109,14 @@ func (m MetricsConfig) check() error {
 // scraper is the holder of the token, at the only route that takes it.
 var scraper = auth.Caller{Name: "metrics", AllTenants: true, Permissions: []auth.Permission{auth.Explain}}
 
+// scrapes is the route GET /metrics.
+type scrapes struct {
+	*base
+	tokenLost atomic.Bool // the file of the token cannot be read, and that was logged
+}
+
 // scraper is the caller of a request that brings the token, and nil if it does not.
-func (s *Server) scraper(r *http.Request) *auth.Caller {
+func (s *scrapes) scraper(r *http.Request) *auth.Caller {
 	fits, err := auth.TokenFile(s.live.pinned(r.Context()).config.Metrics.TokenFile).Fits(r)
 	if err != nil && !s.tokenLost.Swap(true) { // once, because anybody can ask
 		s.log.Error("metrics.token_file has no usable token, and no scraper is let in by it until it does", "error", err)
@@ -125,24 +128,25 @@ func (s *Server) scraper(r *http.Request) *auth.Caller {
 	return &scraper
 }
 
-// metrics is the route GET /metrics. It is about all tenants, so the callers who may see it are those who may see the
-// details of /readyz.
-func metrics(d *door.Door, scraper func(*http.Request) *auth.Caller, scrape http.Handler) echo.HandlerFunc {
-	return func(c echo.Context) error {
+// Routes registers the route. It is about all tenants, so the callers who may see it are those who may see the details of
+// /readyz.
+func (s *scrapes) Routes(route registrar) {
+	scrape := s.telemetry.Scrape
+	route(metricsPath, func(c echo.Context) error {
 		need := door.Need{
-			Known:      scraper,
+			Known:      s.scraper,
 			Permission: auth.Explain,
 			AllTenants: "metrics are of all tenants; ask the operator for a credential that is for all",
 		}
 		if scrape == nil {
 			need.Absent = door.NewProblem(http.StatusNotFound, "the program that this service is part of takes its metrics; ask that")
 		}
-		if _, err := d.Admit(c, need); err != nil {
+		if _, err := s.door.Admit(c, need); err != nil {
 			return err
 		}
 		scrape.ServeHTTP(c.Response(), c.Request())
 		return nil
-	}
+	}, http.MethodGet)
 }
 
 // MetricsHandler answers with all metrics in the text format of Prometheus, and asks for no

@@ -39,7 +39,7 @@ import (
 // name all that ended. Approval requests, capabilities and the keys that sign tokens are not restored then.
 //
 // The directory goes on as it was only if the log ends with the stop of its server, and NothingCameAfter says so of as many
-// items as would count again. Before its log grows, the next start asks the witnesses and etcd: see [Server.mayGoOn].
+// items as would count again. Before its log grows, the next start asks the witnesses and etcd: see [decisionLog.mayGoOn].
 type Restoring struct {
 	Data     string // must not exist, or be empty
 	Policies string // gets the bundle in force, and must not exist, or be empty; "" is nowhere
@@ -444,8 +444,8 @@ func readRestored(data string) (*restoredBefore, error) {
 
 // mayGoOn asks the witnesses of a log that goes on after a restore whether they know more of it. Nothing was added to the log
 // yet. Each of them must cosign the log as it is: the one that does not answer may be the one that saw more. Etcd is asked
-// when the server joins the cluster: see [Server.openCluster].
-func (s *Server) mayGoOn(ctx context.Context, d *decisionLog) error {
+// when the server joins the cluster: see [decisionLog.joining].
+func (d *decisionLog) mayGoOn(ctx context.Context) error {
 	if !d.restored.goesOn() {
 		return nil
 	}
@@ -453,7 +453,7 @@ func (s *Server) mayGoOn(ctx context.Context, d *decisionLog) error {
 	switch asked := d.restored.Asked; {
 	case asked.Witnesses && d.witnesses == nil:
 		return fmt.Errorf("this log goes on after a restore, it had witnesses, and the configuration has none that could be asked; add %s, %s", keyWitnesses, remedy)
-	case asked.Cluster && s.config.Cluster == nil:
+	case asked.Cluster && d.config.Cluster == nil:
 		return fmt.Errorf("this log goes on after a restore, it was that of a replica, and the configuration has no etcd that could be asked; add %s, %s", keyCluster, remedy)
 	case d.witnesses == nil:
 		return nil
@@ -469,7 +469,7 @@ func (s *Server) mayGoOn(ctx context.Context, d *decisionLog) error {
 }
 
 // recordRestored puts a restore on record. If a crash comes before the file is gone, there are two such records.
-func (d *decisionLog) recordRestored(ctx context.Context, data string) (err error) {
+func (d *decisionLog) recordRestored(ctx context.Context) (err error) {
 	if d == nil || d.restored == nil {
 		return nil
 	}
@@ -481,7 +481,7 @@ func (d *decisionLog) recordRestored(ctx context.Context, data string) (err erro
 	if len(before.Keys) > 0 {
 		// A log that has such a record, or may hide one, knows better than a file that anybody may have put there.
 		had := false
-		v, err := d.log.Vouched(ctx, func(*record.Recorded, bool) error { had = true; return nil }, format.EventAPIKeys)
+		v, err := d.Vouched(ctx, func(*record.Recorded, bool) error { had = true; return nil }, format.EventAPIKeys)
 		if err != nil {
 			return fmt.Errorf("whether the decision log knows API keys, besides those that were restored: %w", err)
 		}
@@ -490,10 +490,10 @@ func (d *decisionLog) recordRestored(ctx context.Context, data string) (err erro
 		}
 	}
 	if err = d.events.Record(ctx, events...); err == nil {
-		err = plainfile.Remove(filepath.Join(data, restoredFile))
+		err = plainfile.Remove(filepath.Join(d.config.Data, restoredFile))
 	}
 	if err == nil {
-		err = plainfile.SyncDir(data)
+		err = plainfile.SyncDir(d.config.Data)
 	}
 	if err != nil {
 		return fmt.Errorf("that a backup was restored cannot be recorded: %w; see that the disk has room, and that the data directory belongs to the user that serve runs as", err)

@@ -9,6 +9,7 @@ import (
 
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/record"
+	"policy-service/pdp/internal/server/audit"
 	"policy-service/pdp/internal/server/auth"
 	"policy-service/pdp/internal/server/door"
 )
@@ -30,21 +31,21 @@ const (
 )
 
 // newRetention makes the retention of a log that is not open yet, and prepares the log's options for it.
-func (s *Server) newRetention(d *decisionLog, o *decisionlog.Options) *retention {
-	keep := func() decisionlog.Retention { return s.live.Load().config.DecisionLog.Retain.bounds() }
+func (d *decisionLog) newRetention(o *decisionlog.Options, readers *audit.Audit) *retention {
+	keep := func() decisionlog.Retention { return d.live.Load().config.DecisionLog.Retain.bounds() }
 	// for tests: their retention replaces that of the configuration
-	if tune := s.config.Program.tuneLog; tune != nil {
+	if tune := d.config.Program.tuneLog; tune != nil {
 		tuned := keep()
 		tune(o, &tuned)
 		keep = func() decisionlog.Retention { return tuned }
 	}
-	r := &retention{keep: keep, log: s.log, wake: make(chan struct{}, 1)}
+	r := &retention{keep: keep, log: d.base.log, wake: make(chan struct{}, 1)}
 	r.once = func(ctx context.Context) error {
-		s.audit.LetExportsPass(ctx)
-		done, err := d.log.Retain(ctx, keep(), s.now()) // without a retention it finishes what failed half way
-		d.counts.Retained(done, err)
+		readers.LetExportsPass(ctx)
+		done, err := d.Retain(ctx, keep(), d.now()) // without a retention it finishes what failed half way
+		d.telemetry.Log.Retained(done, err)
 		if err == nil && len(done.Segments) > 0 {
-			s.log.Info("retention dropped records", "segments", len(done.Segments), "records", done.Records, "freed", done.Freed)
+			d.base.log.Info("retention dropped records", "segments", len(done.Segments), "records", done.Records, "freed", done.Freed)
 		}
 		return err
 	}
@@ -95,13 +96,13 @@ func (r *retention) run(ctx context.Context) {
 
 // limitCallers has the log limit what callers put on record, by the configuration in force.
 func (d *decisionLog) limitCallers(ctx context.Context) error {
-	return d.log.Limit(ctx, d.retention.keep())
+	return d.Limit(ctx, d.retention.keep())
 }
 
 // reconfigured has a new configuration count.
 func (d *decisionLog) reconfigured(ctx context.Context) {
 	if err := d.limitCallers(context.WithoutCancel(ctx)); err != nil {
-		d.logger.Error("callers are bounded by what decision_log.retain said before; see to the disk of the data directory, and restart", "error", err)
+		d.base.log.Error("callers are bounded by what decision_log.retain said before; see to the disk of the data directory, and restart", "error", err)
 	}
 	d.retention.runSoon()
 }
@@ -116,7 +117,7 @@ func (d *decisionLog) room(caller *auth.Caller) error {
 		payer = decisionlog.ForPerson(payer, "")
 	}
 	var none *decisionlog.RoomError
-	if errors.As(d.log.Room(payer), &none) { // any other error is that of the write to come
+	if errors.As(d.Log.Room(payer), &none) { // any other error is that of the write to come
 		return noRoom(none)
 	}
 	return nil

@@ -6,7 +6,6 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"policy-service/pdp/internal/server/capabilities"
 	"policy-service/pdp/internal/server/door"
 )
 
@@ -32,11 +31,20 @@ func (s *Server) router() (*echo.Echo, registrar) {
 	}
 }
 
+// routed is a part of a server that answers requests.
+type routed interface {
+	Routes(route registrar)
+}
+
 // handlers have every route: public those of the address for everybody, and own those of the console if it has an
 // address of its own.
 func (s *Server) handlers() (public, own http.Handler, err error) {
 	e, route := s.router()
-	s.routes(route)
+	for _, one := range s.opened {
+		if one, answers := one.(routed); answers {
+			one.Routes(route)
+		}
+	}
 	switch c := s.config.Console; {
 	case c == nil:
 	case c.Listen == "":
@@ -46,46 +54,6 @@ func (s *Server) handlers() (public, own http.Handler, err error) {
 		own, err = pages, s.consoleRoutes(e, route)
 	}
 	return e, own, err
-}
-
-// routes are all but the console's.
-func (s *Server) routes(route registrar) {
-	decisions := &decisionRoutes{
-		door:     s.door,
-		pdp:      s.pdp,
-		pages:    s.keys.pages,
-		answered: &s.telemetry.Decisions,
-		receipts: func() string { return s.decisions.receipts() },
-	}
-	decisions.register(route)
-	registerMe(s.door, route)
-	s.approvals.Routes(route)
-	s.capabilities.Routes(route)
-	s.audit.Routes(route)
-	health := &health{door: s.door, pdp: s.pdp, closed: s.capabilities.Closed}
-	if s.apiKeys != nil {
-		health.keys = s.apiKeys.Damage
-	}
-	if s.cluster != nil {
-		health.cluster = s.clusterState
-	}
-	if s.decisions != nil {
-		health.log = s.decisions.readiness
-	}
-	route("/livez", health.livez, http.MethodGet, http.MethodHead)
-	route("/readyz", health.readyz, http.MethodGet, http.MethodHead)
-	route(metricsPath, metrics(s.door, s.scraper, s.telemetry.Scrape), http.MethodGet)
-	credentials := func() bool { return s.live.Load().credentials() }
-	documents := &documents{
-		door:           s.door,
-		keys:           s.keys.signing,
-		base:           s.listeners.base(),
-		takesRequests:  func() bool { return s.approvals.Broker != nil && credentials() },
-		grants:         func() bool { return s.capabilities.Broker != nil && credentials() },
-		seesCapability: func() bool { return s.pdp.Bundle().SeesCapability() },
-		exchanges:      func() bool { return capabilities.Exchanges(s.live.Load().callers) },
-	}
-	documents.register(route, urlPath(s.config.PublicURL))
 }
 
 func otherMethod(methods []string) echo.HandlerFunc {

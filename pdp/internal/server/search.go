@@ -11,13 +11,13 @@ import (
 // answerSearch asks the PDP for one page of a search.
 func (d *decisionRoutes) answerSearch(c echo.Context, a door.Admitted, search evaluation.Search) error {
 	now, binding := d.door.Options.Now(), searchBinding(search, a.Caller)
-	token, err := d.pages.begin(search.Page, binding, now)
+	token, err := d.keys.pages.begin(search.Page, binding, now)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := d.door.Within(c)
 	defer cancel()
-	answer, err := d.pdp.Search(ctx, pdp.SearchCall{
+	answer, err := d.policies.Search(ctx, pdp.SearchCall{
 		Search: search,
 		Asker:  d.asker(c, &a.Caller),
 		After:  token.Last,
@@ -30,7 +30,7 @@ func (d *decisionRoutes) answerSearch(c echo.Context, a door.Admitted, search ev
 	}
 	var next *string
 	if answer.More {
-		sealed := d.pages.seal(token.next(answer.Last, d.door.Options.Now()), binding)
+		sealed := d.keys.pages.seal(token.next(answer.Last, d.door.Options.Now()), binding)
 		next = &sealed
 	} else if search.Page.Sent {
 		next = new(string)

@@ -83,22 +83,22 @@ func (c *WitnessesConfig) Policy() (*c2sp.Policy, error) {
 	return p, errors.Join(errs...)
 }
 
-// logOrigin is the name of a log that begins now. After a restore the old log may have had the name that public_url gives:
+// logName is the name of a log that begins now. After a restore the old log may have had the name that public_url gives:
 // a second log of that name would be a fork of it, to witnesses and to everybody else.
-func (s *Server) logOrigin() string {
-	if c := s.config.Cluster; c != nil {
-		return c.Origin // replicas have one public_url
+func logName(c *Config) string {
+	if c.Cluster != nil {
+		return c.Cluster.Origin // replicas have one public_url
 	}
-	if _, err := os.Stat(filepath.Join(s.config.Data, RestoredDir)); err == nil {
+	if _, err := os.Stat(filepath.Join(c.Data, RestoredDir)); err == nil {
 		return ""
 	}
-	return logOrigin(s.config.PublicURL)
+	return logOrigin(c.PublicURL)
 }
 
 // openWitnesses makes the witnesses of an open log, and asks none.
-func (s *Server) openWitnesses(d *decisionLog, policy *c2sp.Policy) (err error) {
-	c := s.config.DecisionLog.Witnesses
-	keys, err := segment.VerifierKeys(s.config.Data)
+func (d *decisionLog) openWitnesses(policy *c2sp.Policy) (err error) {
+	c := d.config.DecisionLog.Witnesses
+	keys, err := segment.VerifierKeys(d.config.Data)
 	if err != nil {
 		return err
 	}
@@ -108,24 +108,24 @@ func (s *Server) openWitnesses(d *decisionLog, policy *c2sp.Policy) (err error) 
 	switch inForce := keys[len(keys)-1]; {
 	case len(policy.Logs) == 0 || listed(inForce):
 	case slices.ContainsFunc(keys, listed):
-		s.log.Warn("the policy of the witnesses has keys of this log, and not the one in force; add it there, and have witnesses add it", "key", inForce)
+		d.base.log.Warn("the policy of the witnesses has keys of this log, and not the one in force; add it there, and have witnesses add it", "key", inForce)
 	default:
 		return fmt.Errorf("%s.policy_file: %s has the keys of logs, and not that of this one; add a line log %s", keyWitnesses, c.PolicyFile, inForce)
 	}
 	d.witnesses, err = witness.New(witness.Options{
-		Log:        d.log,
-		Data:       s.config.Data,
+		Log:        d.Log,
+		Data:       d.config.Data,
 		Policy:     policy,
 		Monitoring: c.Monitoring,
 		Every:      c.Every,
 		Patience:   c.Patience,
 		Required:   c.Required,
-		Now:        s.now,
-		Count:      d.counts.Witnessed(policy),
-		Logger:     s.log,
+		Now:        d.now,
+		Count:      d.telemetry.Log.Witnessed(policy),
+		Logger:     d.base.log,
 	})
 	if err == nil {
-		s.lifetime.add("witnesses' connections", closing(d.witnesses.Close))
+		d.lifetime.add("witnesses' connections", closing(d.witnesses.Close))
 	}
 	return err
 }

@@ -11,7 +11,6 @@
 package approvals
 
 import (
-	"context"
 	"net/http"
 
 	"github.com/labstack/echo/v4"
@@ -32,18 +31,17 @@ type Options struct {
 // Approvals are the routes of approval requests. Make them with [New].
 type Approvals struct {
 	Options
-	// Stop answers the requests that wait.
-	Stop context.CancelFunc
-
 	waiting *waiting
 	offered offered
 }
 
 // New makes Approvals.
 func New(o Options) *Approvals {
-	w := newWaiting(o.Door.Options.Load.RequestTime)
-	return &Approvals{Options: o, Stop: w.end, waiting: w}
+	return &Approvals{Options: o, waiting: newWaiting(o.Door.Options.Load.RequestTime)}
 }
+
+// Stop answers the requests that wait.
+func (a *Approvals) Stop() { a.waiting.end() }
 
 // Routes registers the routes.
 func (a *Approvals) Routes(route func(path string, handle echo.HandlerFunc, methods ...string)) {

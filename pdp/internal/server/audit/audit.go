@@ -64,11 +64,9 @@ type Audit struct {
 	Strangers door.Gate
 	// Exports limits how many requests read the whole log at once.
 	Exports door.Places
-	// Stop ends the requests that read the whole log. A slow reader must not delay the stop of the server, and an
-	// export can be continued.
-	Stop context.CancelFunc
 
-	stopping  context.Context  // ends with Stop
+	stopping  context.Context // ends with Stop
+	stop      context.CancelFunc
 	reporting keyedmutex.Mutex // of PEPs that report on a decision
 }
 
@@ -84,9 +82,13 @@ func New(o Options) *Audit {
 			Queue: door.LongQueue,
 		}},
 	}
-	a.stopping, a.Stop = context.WithCancel(context.Background())
+	a.stopping, a.stop = context.WithCancel(context.Background())
 	return a
 }
+
+// Stop ends the requests that read the whole log. A slow reader must not delay the stop of the server, and an
+// export can be continued.
+func (a *Audit) Stop() { a.stop() }
 
 // Routes registers the routes.
 func (a *Audit) Routes(route func(path string, handle echo.HandlerFunc, methods ...string)) {

@@ -32,8 +32,8 @@ type Options struct {
 	// answers to requests for capabilities.
 	Broker *broker.Broker
 	Count  func(outcome string)
-	// Closed is set if there is no Broker because the file of capabilities could not be opened.
-	Closed bool
+	// Closed is why there is no Broker, if the file of capabilities could not be opened.
+	Closed error
 }
 
 // Capabilities are the routes.
@@ -102,7 +102,7 @@ func (s *Capabilities) admit(need door.Need, handle func(echo.Context, door.Admi
 // absent is the refusal if there are no capabilities here.
 func (s *Capabilities) absent() error {
 	switch {
-	case s.Closed:
+	case s.Closed != nil:
 		return door.NewProblem(http.StatusServiceUnavailable,
 			"the capabilities cannot be opened; the operator finds the reason in the service's log")
 	case s.Broker == nil:
