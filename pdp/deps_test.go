@@ -126,7 +126,7 @@ var rooms = []struct{ room, not, because string }{
 	{"pdp/internal/server/capabilities", library + " pdp/internal/decisionlog/... pdp/decisionlog/... pdp/internal/ledger/... pdp/internal/boltfile/... pdp/internal/console/... pdp/internal/approval/... pdp/approval/... pdp/internal/server/audit pdp/internal/server/approvals pdp/internal/server/config pdp/internal/mcp/... pdp/mcp/...", "the routes of capabilities could decide by themselves what the broker decides"},
 	{"pdp/internal/server/audit", "pdp " + library + " pdp/internal/decisionlog/recorder pdp/internal/approval/... pdp/approval/... pdp/internal/ledger/... pdp/internal/boltfile/... pdp/internal/console/... pdp/internal/server/approvals pdp/internal/server/config", "reading the log could decide a question or change an approval"},
 	{"pdp/internal/server/door", "anything of ours but evaluation pdp/internal/pace pdp/internal/server/auth pdp/internal/server/listener", "a request would be let in differently by the route that it goes to"},
-	{"pdp/internal/server/listener", "anything of ours but pdp/internal/plainfile pdp/internal/server/auth", "the gateway listens with it, and would carry the server's routes"},
+	{"pdp/internal/server/listener", "anything of ours but pdp/internal/finding pdp/internal/plainfile pdp/internal/server/auth", "the gateway listens with it, and would carry the server's routes"},
 	{"pdp/internal/server/auth", "anything of ours but evaluation evaluation/recent pdp/internal/plainfile", "gateway and console authenticate with it, and would carry the server"},
 	{"pdp/internal/server/auth/keys", "anything of ours but evaluation pdp/internal/datakey pdp/internal/decisionlog/format pdp/internal/decisionlog/record pdp/internal/decisionlog/recorder pdp/internal/decisionlog/segment pdp/internal/ledger pdp/internal/plainfile pdp/internal/server/auth", "commands add and revoke keys with it, and would carry the server"},
 	{"pdp/internal/server/config", "anything of ours but pdp/internal/plainfile pdp/internal/spelling pdp/internal/when", "the gateway reads its own configuration with it, and would carry the server's"},
@@ -134,6 +134,7 @@ var rooms = []struct{ room, not, because string }{
 	{"pdp/internal/server/sink", "anything of ours but pdp/internal/decisionlog pdp/internal/decisionlog/format pdp/internal/decisionlog/record pdp/internal/server/telemetry", "a sink could send out more than the log holds"},
 	{"pdp/internal/backup", "anything of ours but pdp/internal/plainfile", "the format of a backup would depend on the meaning of a file in it, and change with that"},
 	{"pdp/internal/server/doctor", library + " pdp/internal/ledger/... pdp/internal/boltfile/... pdp/internal/mcp/... pdp/mcp/... pdp/internal/console/...", "doctor would judge a file by itself, and differently from the start of the server"},
+	{"pdp/internal/finding", "anything of ours", "each part says what is found of it, and none could without a cycle"},
 	{"pdp/internal/server/floor", "anything of ours", "our server is measured beside it, and a part that both have would cost nothing in the difference"},
 
 	// The console: a client of our own HTTP API.
@@ -204,7 +205,7 @@ var rooms = []struct{ room, not, because string }{
 	{"pdp/internal/command/bundledir", "anything of ours but pdp/internal/command/cli pdp", "commands would load a directory differently from the library"},
 	{"pdp/internal/command/connection", "anything of ours but pdp/internal/command/cli pdp/internal/httpclient pdp/internal/server", "approvals, capabilities and log reach a server with it, and would carry one another (of pdp/internal/server it uses the name of a variable)"},
 	{"pdp/internal/command/completion", "anything of ours but pdp/internal/command/cli", "a line would be completed by something else than the command line"},
-	{"pdp/internal/command/process", "anything of ours but pdp/internal/command/cli pdp/internal/plainfile pdp/internal/server/config pdp/internal/server/doctor", "serve and mcp-gateway start with it, and would carry one another"},
+	{"pdp/internal/command/process", "anything of ours but pdp/internal/command/cli pdp/internal/finding pdp/internal/plainfile pdp/internal/server/config", "serve and mcp-gateway start with it, and would carry one another"},
 	{"pdp/internal/command/author", "pdp/internal/server/... pdp/internal/mcp pdp/internal/mcp/lock pdp/internal/console/... pdp/internal/approval/... pdp/approval/...", "check, test and fmt run in pipelines and editors, and would carry a server"},
 	{"pdp/internal/command/operate", "pdp/internal/mcp/... pdp/mcp/... pdp/internal/approval/... pdp/approval/... pdp/internal/decisionlog/... pdp/decisionlog/... pdp/internal/ledger/... pdp/internal/console/...", "serve would open a store that pdp/internal/server opens, and the file would have two owners"},
 	{"pdp/internal/command/gateway", "pdp/internal/approval/... pdp/approval/... pdp/internal/ledger/... pdp/internal/console/... pdp/internal/decisionlog/... pdp/decisionlog/... but pdp/internal/decisionlog pdp/internal/decisionlog/segment", "log and approvals belong to the PDP, which may be in another process"},

@@ -152,7 +152,7 @@ func TestOlderApprovalsDoNotAllow(t *testing.T) {
 // doctor is what bites of the approvals while no server runs.
 func (c *counter) doctor() (found string) {
 	c.t.Helper()
-	for _, f := range doctor.Examine(c.t.Context(), doctor.Patient{Policies: "../../../policies/starter", Config: server.Config{Data: c.data, Listen: "127.0.0.1:0", Program: server.Program{PDP: pdp.Options{Now: c.Now}}}}) {
+	for _, f := range doctor.Examine(c.t.Context(), doctor.Patient{Config: server.Config{Policies: "../../../policies/starter", Data: c.data, Listen: "127.0.0.1:0", Program: server.Program{PDP: pdp.Options{Now: c.Now}}}}) {
 		if f.Check == "approvals" && f.Bites {
 			found += f.Message + "; " + f.Try + "\n"
 		}

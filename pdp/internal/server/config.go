@@ -3,6 +3,7 @@ package server
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -17,6 +18,7 @@ import (
 	"policy-service/pdp"
 	"policy-service/pdp/internal/cluster"
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/finding"
 	"policy-service/pdp/internal/logging"
 	"policy-service/pdp/internal/server/auth"
 	"policy-service/pdp/internal/server/config"
@@ -182,6 +184,26 @@ func (c *Config) check() error {
 		return err
 	}
 	return c.checkListen()
+}
+
+// Findings looks for what cannot work, and for what is probably not meant. Of the files that the configuration names it looks at
+// those of the cluster alone.
+func (c *Config) Findings() (found finding.List) {
+	_, err := New(*c)
+	found.Wrong("configuration", err)
+	found.WrongKey("disk", keyRetainShare, c.DecisionLog.Retain.doubtful())
+	found.WrongKey("console", "console.public_url", c.consoleBeside())
+	if c.Cluster != nil {
+		for _, err := range c.Cluster.Files() {
+			found.Wrong("cluster", err)
+		}
+	}
+	for n, issuer := range c.Auth.JWT {
+		if err := issuer.Unbarred(); err != nil {
+			found.Wrong("issuers", fmt.Errorf("auth.jwt[%d]: %w", n, err))
+		}
+	}
+	return found
 }
 
 // checkValues looks for mistakes in the values of each section. A flag or a variable cannot mend them.

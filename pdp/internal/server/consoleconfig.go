@@ -83,9 +83,9 @@ func (c *ConsoleConfig) proxies() (auth.Proxies, error) {
 	return all, err
 }
 
-// ConsoleBeside says that other pages have the host of the console, if its address shows it: a browser keeps them
+// consoleBeside says that other pages have the host of the console, if its address shows it: a browser keeps them
 // apart from the console by nothing but what they may not do elsewhere. It is nil if the console is alone there, or off.
-func (c *Config) ConsoleBeside() error {
+func (c *Config) consoleBeside() error {
 	if c.Console == nil {
 		return nil
 	}

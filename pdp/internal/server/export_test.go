@@ -22,6 +22,9 @@ import (
 // PublicURL is what became of the one configured.
 func (s *Server) PublicURL() string { return s.config.PublicURL }
 
+// ConsoleBeside says that other pages have the host of the console.
+func (c *Config) ConsoleBeside() error { return c.consoleBeside() }
+
 // AdminAddr is the address of the admin listener, as host:port; "" if there is none.
 func (s *Server) AdminAddr() string { return address(s.listeners.admin) }
 

@@ -16,6 +16,7 @@ import (
 
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/segment"
+	"policy-service/pdp/internal/finding"
 	"policy-service/pdp/internal/server"
 	"policy-service/pdp/internal/server/auth"
 	"policy-service/pdp/internal/server/auth/keys"
@@ -199,7 +200,7 @@ func TestNoAttackBringsARevokedKeyBack(t *testing.T) {
 			attacks[name](data)
 		}
 		findings := doctor.Examine(t.Context(), doctor.Patient{Config: server.Config{Data: data}})
-		bites := slices.ContainsFunc(findings, func(f doctor.Finding) bool { return f.Bites && (f.Check == "keys" || f.Check == "log") })
+		bites := slices.ContainsFunc(findings, func(f finding.Finding) bool { return f.Bites && (f.Check == "keys" || f.Check == "log") })
 		s, err := pdptest.TryStart(t, bundle(t), withData(data))
 		if err != nil {
 			continue

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"policy-service/pdp/internal/decisionlog"
+	"policy-service/pdp/internal/finding"
 	"policy-service/pdp/internal/server"
 	"policy-service/pdp/internal/server/auth"
 	"policy-service/pdp/internal/server/auth/keys"
@@ -117,7 +118,7 @@ func TestNoRevokedKeyComesBack(t *testing.T) {
 			if got := events(all, "api_key_revoked"); (len(got) != 1) != test.rotates {
 				t.Errorf("revoked: %+v", got)
 			}
-			bites := func(f doctor.Finding) bool {
+			bites := func(f finding.Finding) bool {
 				return f.Check == "keys" && f.Bites && strings.Contains(f.Message, `"pep" is not in force`)
 			}
 			if got := doctor.Examine(t.Context(), doctor.Patient{Config: server.Config{Data: data}}); !slices.ContainsFunc(got, bites) {

@@ -152,7 +152,7 @@ func openLog(ctx context.Context, b *base, to *audit.Audit) (d *decisionLog, err
 	if err := d.limitCallers(ctx); err != nil {
 		return nil, fmt.Errorf("cannot read whose the records of the decision log are: %w; see to the disk of the data directory", err)
 	}
-	if err := b.config.DecisionLog.Retain.Doubtful(); err != nil {
+	if err := b.config.DecisionLog.Retain.doubtful(); err != nil {
 		b.log.Warn(err.Error())
 	}
 	sinks.Start(d.Log)

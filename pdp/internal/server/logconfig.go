@@ -65,7 +65,7 @@ type SinkConfig struct {
 
 // The paths of the keys of [RetainConfig].
 const (
-	KeyRetainShare = "decision_log.retain.share"
+	keyRetainShare = "decision_log.retain.share"
 	keyRetainAge   = "decision_log.retain.age"
 	keyRetainBytes = "decision_log.retain.bytes"
 	keyRetainLeast = "decision_log.retain.least_age"
@@ -94,13 +94,13 @@ func (r RetainConfig) bounds() decisionlog.Retention {
 // mostShare is the greatest share of one caller that leaves others as much.
 const mostShare = 0.5
 
-// Doubtful is an error if one caller may fill so much that others have no room.
-func (r RetainConfig) Doubtful() error {
+// doubtful is an error if one caller may fill so much that others have no room.
+func (r RetainConfig) doubtful() error {
 	if r.Share <= mostShare {
 		return nil
 	}
 	return fmt.Errorf("%s is %v: one caller can fill so much of %s, and when all of it is young everybody gets 503; write %v at most, and give a gateway the permission relay, with which each person for whom it asks has a share (%s)",
-		KeyRetainShare, r.Share, keyRetainBytes, mostShare, keyRetainOfOne)
+		keyRetainShare, r.Share, keyRetainBytes, mostShare, keyRetainOfOne)
 }
 
 // check looks for mistakes in the values of the section.
@@ -117,7 +117,7 @@ func (c DecisionLogConfig) check(r *config.Reading) {
 	for _, one := range []struct {
 		key          string
 		given, share float64
-	}{{KeyRetainShare, keep.Share, bounds.Share}, {keyRetainOfOne, keep.SharePerson, bounds.SharePerson}} {
+	}{{keyRetainShare, keep.Share, bounds.Share}, {keyRetainOfOne, keep.SharePerson, bounds.SharePerson}} {
 		switch {
 		case keep.Bytes == 0 && one.given > 0:
 			r.Addf(one.key, "%s is a part of %s, and there is none; write both, or leave it out", one.key, keyRetainBytes)

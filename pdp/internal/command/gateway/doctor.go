@@ -16,9 +16,9 @@ import (
 
 	"policy-service/pdp/internal/command/cli"
 	"policy-service/pdp/internal/command/process"
+	"policy-service/pdp/internal/finding"
 	"policy-service/pdp/internal/mcp"
 	"policy-service/pdp/internal/server/auth"
-	"policy-service/pdp/internal/server/doctor"
 	"policy-service/pdp/internal/server/listener"
 )
 
@@ -41,131 +41,138 @@ func (c Doctor) Run(s cli.Streams) error {
 	ctx, stop := cli.UntilSignal()
 	defer stop()
 	told, _, err := c.read()
-	x := &exam{ctx: ctx, told: told}
+	var all finding.List
 	if err != nil {
-		x.Wrong("configuration", err)
-		return process.PrintFindings(x.Findings, c.JSON, s)
+		all.Wrong("configuration", err)
+		return process.PrintFindings(all, c.JSON, s)
 	}
-	x.OK("configuration", "it can be used")
-	for _, look := range []func(){x.start, x.pdp, x.issuers, x.upstream} {
-		look()
+	all.OK("configuration", "it can be used")
+	for _, one := range []looked{files{told}, asked{told}, issuers{told}, upstreams{told}} {
+		all = append(all, one.Findings(ctx)...)
 	}
 	if ctx.Err() != nil {
 		return errors.New("it was interrupted, run it again")
 	}
-	return process.PrintFindings(x.Findings, c.JSON, s)
+	return process.PrintFindings(all, c.JSON, s)
 }
 
-// exam is one examination.
-type exam struct {
-	doctor.Report
-	ctx  context.Context
-	told mcp.Config // what the operator wrote
+// looked is a part of a gateway, by what the operator wrote.
+type looked interface {
+	Findings(ctx context.Context) finding.List
 }
 
 // patience is how long the doctor waits for an answer.
 const patience = 5 * time.Second
 
-// start makes the gateway as a start does, which reads keys, secrets, the lock and the variables of programs.
-func (x *exam) start() {
-	before := len(x.Findings)
-	gateway, err := mcp.New(x.ctx, x.told, mcp.Deps{Transport: http.DefaultTransport})
+// files are those that the configuration names.
+type files struct{ told mcp.Config }
+
+// Findings makes the gateway as a start does, which reads keys, secrets, the lock and the variables of programs.
+func (f files) Findings(ctx context.Context) (found finding.List) {
+	const check = "files"
+	gateway, err := mcp.New(ctx, f.told, mcp.Deps{Transport: http.DefaultTransport})
 	if err != nil {
 		message, try, _ := strings.Cut(err.Error(), "; ")
-		x.Bites("files", cmp.Or(try, "correct the name, the content or the permissions of the file: it must be readable for the gateway, and not for everybody"), "%s", message)
+		found.Bites(check, cmp.Or(try, "correct the name, the content or the permissions of the file: it must be readable for the gateway, and not for everybody"), "%s", message)
 	} else {
 		_ = gateway.Close()
 	}
 	// Credentials are read for each request to a server.
-	for _, name := range slices.Sorted(maps.Keys(x.told.Upstreams)) {
-		a := x.told.Upstreams[name].Auth
-		files := []string{a.HeaderFile}
+	for _, name := range slices.Sorted(maps.Keys(f.told.Upstreams)) {
+		a := f.told.Upstreams[name].Auth
+		secrets := []string{a.HeaderFile}
 		if t := a.TokenExchange; t != nil {
-			files = append(files, t.ClientSecretFile)
+			secrets = append(secrets, t.ClientSecretFile)
 		}
 		if t := a.ClientCredentials; t != nil {
-			files = append(files, t.ClientSecretFile)
+			secrets = append(secrets, t.ClientSecretFile)
 		}
-		for _, file := range files {
+		for _, file := range secrets {
 			if file == "" {
 				continue
 			}
 			if err := mcp.CheckCredential(file); err != nil {
-				x.Bites("files", "correct its name, its content or its permissions", "upstreams.%s.auth: %v", name, err)
+				found.Bites(check, "correct its name, its content or its permissions", "upstreams.%s.auth: %v", name, err)
 			}
 		}
 	}
-	x.Certificate(listener.TLSFiles{CertFile: x.told.TLS.CertFile, KeyFile: x.told.TLS.KeyFile}, time.Now())
-	if len(x.Findings) == before {
-		x.OK("files", "all files of the configuration can be used")
+	found = append(found, listener.TLSFiles{CertFile: f.told.TLS.CertFile, KeyFile: f.told.TLS.KeyFile}.Findings(time.Now())...)
+	if len(found) == 0 {
+		found.OK(check, "all files of the configuration can be used")
 	}
-	if len(x.told.Seal.KeyFiles) == 0 {
-		x.OK("files", "there is no seal.key_files: sessions, cursors and forms that wait for an answer end with the process, and there can be no second one")
+	if len(f.told.Seal.KeyFiles) == 0 {
+		found.OK(check, "there is no seal.key_files: sessions, cursors and forms that wait for an answer end with the process, and there can be no second one")
 	}
+	return found
 }
 
-// issuers looks whether the keys can be had by which tokens are verified.
-func (x *exam) issuers() {
-	for _, i := range x.told.Identity.Issuers {
+// issuers are those of the tokens.
+type issuers struct{ told mcp.Config }
+
+// Findings looks whether the keys can be had by which tokens are verified.
+func (l issuers) Findings(ctx context.Context) (found finding.List) {
+	const check = "issuers"
+	for _, i := range l.told.Identity.Issuers {
 		keys, err := auth.NewJWT([]auth.JWTIssuer{{
-			Issuer: i.Issuer, Audience: x.told.Resource, Algorithms: i.Algorithms, JWKSFile: i.JWKSFile,
+			Issuer: i.Issuer, Audience: l.told.Resource, Algorithms: i.Algorithms, JWKSFile: i.JWKSFile,
 			Grant: auth.Grant{Tenants: []string{"*"}, Permissions: []auth.Permission{auth.Decide}},
 		}}, auth.JWTOptions{Logger: slog.New(slog.DiscardHandler)})
 		if err == nil {
-			ctx, cancel := context.WithTimeout(x.ctx, patience)
-			err = keys.HaveKeys(ctx)[0]
+			asked, cancel := context.WithTimeout(ctx, patience)
+			err = keys.HaveKeys(asked)[0]
 			cancel()
 		}
 		switch {
 		case err == nil:
-			x.OK("issuers", "the keys of %s are there", i.Issuer)
+			found.OK(check, "the keys of %s are there", i.Issuer)
 		case i.JWKSFile != "":
-			x.Bites("issuers", "put a JWK Set with the issuer's public keys there", "nobody with a token of %s gets in: %s holds no key that can be used", i.Issuer, i.JWKSFile)
+			found.Bites(check, "put a JWK Set with the issuer's public keys there", "nobody with a token of %s gets in: %s holds no key that can be used", i.Issuer, i.JWKSFile)
 		default:
-			x.Bites("issuers", "see that "+strings.TrimSuffix(i.Issuer, "/")+"/.well-known/openid-configuration can be fetched from here, or use jwks_file",
+			found.Bites(check, "see that "+strings.TrimSuffix(i.Issuer, "/")+"/.well-known/openid-configuration can be fetched from here, or use jwks_file",
 				"nobody with a token of %s gets in: its keys cannot be fetched", i.Issuer)
 		}
 	}
+	return found
 }
 
-// upstream looks for the servers behind the gateway. They are shown no credential, and no program is started.
-func (x *exam) upstream() {
-	for _, name := range slices.Sorted(maps.Keys(x.told.Upstreams)) {
-		u := x.told.Upstreams[name]
+// upstreams are the servers behind the gateway.
+type upstreams struct{ told mcp.Config }
+
+// Findings looks for the servers. They are shown no credential, and no program is started.
+func (l upstreams) Findings(ctx context.Context) (found finding.List) {
+	const check = "upstream"
+	for _, name := range slices.Sorted(maps.Keys(l.told.Upstreams)) {
+		u := l.told.Upstreams[name]
 		if u.URL == "" {
-			x.program(name, u)
+			path, err := u.Program()
+			if err == nil && u.Dir != "" {
+				_, err = os.Stat(u.Dir)
+			}
+			if err != nil {
+				found.Bites(check, "install it, or write its whole path into command", "no tool of %s can be called: %v", name, err)
+			} else {
+				found.OK(check, "the program of %s is %s", name, path)
+			}
 			continue
 		}
 		client, err := toServer(u.CAFile)
 		if err != nil {
-			x.Wrong("upstream", err)
+			found.Wrong(check, err)
 			continue
 		}
-		answer, _, err := x.send(client, http.MethodGet, u.URL, "", "")
+		answer, _, err := send(ctx, client, http.MethodGet, u.URL, "", "")
 		if err != nil {
-			x.Bites("upstream", "see that it runs, and that url, ca_file and allow_networks are right", "no tool of %s can be called: %v", name, withoutURL(err))
+			found.Bites(check, "see that it runs, and that url, ca_file and allow_networks are right", "no tool of %s can be called: %v", name, withoutURL(err))
 			continue
 		}
-		x.OK("upstream", "%s answers, with %s to a GET without a credential", name, answer.Status)
+		found.OK(check, "%s answers, with %s to a GET without a credential", name, answer.Status)
 	}
-}
-
-// program looks for the program of an upstream.
-func (x *exam) program(name string, u mcp.UpstreamConfig) {
-	path, err := u.Program()
-	if err == nil && u.Dir != "" {
-		_, err = os.Stat(u.Dir)
-	}
-	if err != nil {
-		x.Bites("upstream", "install it, or write its whole path into command", "no tool of %s can be called: %v", name, err)
-		return
-	}
-	x.OK("upstream", "the program of %s is %s", name, path)
+	return found
 }
 
 // send sends a request, and reads the beginning of the answer.
-func (x *exam) send(client *http.Client, method, address, key, body string) (answer *http.Response, text []byte, err error) {
-	ctx, cancel := context.WithTimeout(x.ctx, patience)
+func send(ctx context.Context, client *http.Client, method, address, key, body string) (answer *http.Response, text []byte, err error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, method, address, strings.NewReader(body))
 	if err != nil {

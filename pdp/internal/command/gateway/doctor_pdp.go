@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"cmp"
+	"context"
 	"net"
 	"net/http"
 	"net/url"
@@ -13,57 +14,61 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"policy-service/evaluation"
+	"policy-service/pdp/internal/finding"
 	"policy-service/pdp/internal/mcp"
 	"policy-service/pdp/internal/server"
 	"policy-service/pdp/internal/server/doctor"
 )
 
-// pdp looks whether the PDP answers, takes the gateway's key, and has the same time.
-func (x *exam) pdp() {
+// asked is the PDP that the gateway asks.
+type asked struct{ told mcp.Config }
+
+// Findings looks whether the PDP answers, takes the gateway's key, and has the same time.
+func (x asked) Findings(ctx context.Context) (found finding.List) {
 	if e := x.told.PDP.Embedded; e != nil {
-		x.embedded(*e)
-		return
+		return inProcess(ctx, *e)
 	}
 	client, err := toServer(x.told.PDP.CAFile)
 	if err != nil {
-		x.Wrong("pdp", err)
-		return
+		found.Wrong("pdp", err)
+		return found
 	}
-	text, _ := os.ReadFile(x.told.PDP.KeyFile) // start says why it cannot be read
+	text, _ := os.ReadFile(x.told.PDP.KeyFile) // [files] says why it cannot be read
 	key := strings.TrimSpace(string(text))
 	path := "/access/v1/evaluation"
 	if tenant := x.told.PDP.Tenant; tenant != evaluation.DefaultTenant {
 		path = "/tenants/" + tenant + path
 	}
 	// This asks nothing: an empty object is refused with 400, but only to a caller that may ask.
-	answer, _, err := x.send(client, http.MethodPost, x.base()+path, key, "{}")
+	answer, _, err := send(ctx, client, http.MethodPost, x.base()+path, key, "{}")
 	if err != nil {
-		x.Bites("pdp", "see that it runs, and that pdp.url and pdp.ca_file are right", "every request will be refused: %s does not answer: %v", x.told.PDP.URL, withoutURL(err))
-		return
+		found.Bites("pdp", "see that it runs, and that pdp.url and pdp.ca_file are right", "every request will be refused: %s does not answer: %v", x.told.PDP.URL, withoutURL(err))
+		return found
 	}
-	x.clock(answer.Header.Get("Date"))
+	clock(answer.Header.Get("Date"), &found)
 	switch answer.StatusCode {
 	case http.StatusBadRequest:
-		x.OK("pdp", "%s answers, and the gateway has the permission decide", x.told.PDP.URL)
+		found.OK("pdp", "%s answers, and the gateway has the permission decide", x.told.PDP.URL)
 	case http.StatusUnauthorized:
-		x.Bites("pdp", makeKey, "every request will be refused: the PDP does not take the key of pdp.key_file")
-		return
+		found.Bites("pdp", makeKey, "every request will be refused: the PDP does not take the key of pdp.key_file")
+		return found
 	case http.StatusForbidden:
-		x.Bites("pdp", makeKey, "the key of pdp.key_file has not the permission decide")
+		found.Bites("pdp", makeKey, "the key of pdp.key_file has not the permission decide")
 	case http.StatusNotFound:
-		x.Bites("pdp", "see that pdp.url is the address of a PDP and pdp.tenant one of its tenants", "every request will be refused: %s has no tenant %s, or is no PDP", x.told.PDP.URL, x.told.PDP.Tenant)
-		return
+		found.Bites("pdp", "see that pdp.url is the address of a PDP and pdp.tenant one of its tenants", "every request will be refused: %s has no tenant %s, or is no PDP", x.told.PDP.URL, x.told.PDP.Tenant)
+		return found
 	default:
-		x.Bites("pdp", "see its log", "the PDP answers with status %d", answer.StatusCode)
+		found.Bites("pdp", "see its log", "the PDP answers with status %d", answer.StatusCode)
 	}
-	x.addresses(client)
-	x.permissions(client, key)
+	x.addresses(ctx, client, &found)
+	x.permissions(ctx, client, key, &found)
+	return found
 }
 
 // addresses looks whether the PDP calls itself as the gateway does. It names requests for approval by its own address, and
 // the gateway sends its key to no other one than pdp.url. A PDP that publishes no address may not know it.
-func (x *exam) addresses(client *http.Client) {
-	_, text, err := x.send(client, http.MethodGet, x.base()+"/.well-known/authzen-configuration", "", "")
+func (x asked) addresses(ctx context.Context, client *http.Client, found *finding.List) {
+	_, text, err := send(ctx, client, http.MethodGet, x.base()+"/.well-known/authzen-configuration", "", "")
 	var published struct {
 		Point string `json:"policy_decision_point"`
 	}
@@ -71,13 +76,13 @@ func (x *exam) addresses(client *http.Client) {
 		return
 	}
 	if there, here := origin(published.Point), origin(x.told.PDP.URL); there != here {
-		x.Bites("people", "write the one of them as the other: pdp.url here, or public_url at the PDP",
+		found.Bites("people", "write the one of them as the other: pdp.url here, or public_url at the PDP",
 			"every call that people must approve will be refused: the PDP says that its address is %s, and pdp.url is %s", there, here)
 	}
 }
 
 // base is pdp.url without a slash at its end.
-func (x *exam) base() string { return strings.TrimSuffix(x.told.PDP.URL, "/") }
+func (x asked) base() string { return strings.TrimSuffix(x.told.PDP.URL, "/") }
 
 // origin is the scheme, host and port of a URL; and the URL itself if it is none.
 func origin(address string) string {
@@ -90,8 +95,8 @@ func origin(address string) string {
 }
 
 // permissions looks at the permissions of the gateway's key. A PDP of another make does not name them.
-func (x *exam) permissions(client *http.Client, key string) {
-	answer, text, err := x.send(client, http.MethodGet, x.base()+"/v1/me", key, "")
+func (x asked) permissions(ctx context.Context, client *http.Client, key string, found *finding.List) {
+	answer, text, err := send(ctx, client, http.MethodGet, x.base()+"/v1/me", key, "")
 	var me struct {
 		Permissions []string `json:"permissions"`
 	}
@@ -104,7 +109,7 @@ func (x *exam) permissions(client *http.Client, key string) {
 	}
 	for _, permission := range wanted {
 		if !slices.Contains(me.Permissions, permission) {
-			x.Bites("pdp", makeKey, "the key of pdp.key_file has not the permission %s", permission)
+			found.Bites("pdp", makeKey, "the key of pdp.key_file has not the permission %s", permission)
 		}
 	}
 }
@@ -114,24 +119,25 @@ const makeKey = "make one: policy-service keys add --data DIR --name mcp-gateway
 // mostSkew is how far two clocks may be apart before tokens and approvals end at other times than they say.
 const mostSkew = 10 * time.Second
 
-func (x *exam) clock(date string) {
+func clock(date string, found *finding.List) {
 	at, err := http.ParseTime(date)
 	if skew := time.Since(at).Abs().Round(time.Second); err == nil && skew > mostSkew { // a PDP that does not say is passed over
-		x.Bites("clock", "have both machines set their clocks, by NTP or another way", "the clocks of this machine and of the PDP are %v apart", skew)
+		found.Bites("clock", "have both machines set their clocks, by NTP or another way", "the clocks of this machine and of the PDP are %v apart", skew)
 	}
 }
 
-// embedded looks at the PDP in the process as the doctor of a server does.
-func (x *exam) embedded(e mcp.EmbeddedConfig) {
+// inProcess looks at the PDP in the process as the doctor of a server does.
+func inProcess(ctx context.Context, e mcp.EmbeddedConfig) (found finding.List) {
 	if e.Data == "" {
-		x.Bites("pdp", "write pdp.embedded.data, or --pdp-data DIR", "the PDP in this process keeps nothing: there is no decision log, and nobody is asked for an approval")
+		found.Bites("pdp", "write pdp.embedded.data, or --pdp-data DIR", "the PDP in this process keeps nothing: there is no decision log, and nobody is asked for an approval")
 	}
 	config := server.Config{Policies: e.Policies, Data: e.Data, Program: server.Program{InProcess: true}}
-	for _, f := range doctor.Examine(x.ctx, doctor.Patient{Policies: e.Policies, Config: config}) {
+	for _, f := range doctor.Examine(ctx, doctor.Patient{Config: config}) {
 		if f.Check != "configuration" && (e.Data != "" || f.Check != "data") {
-			x.Findings = append(x.Findings, f)
+			found = append(found, f)
 		}
 	}
+	return found
 }
 
 // toServer asks one server, and follows it nowhere.

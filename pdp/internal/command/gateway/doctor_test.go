@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"policy-service/pdp/internal/finding"
 	"policy-service/pdp/internal/mcp"
 	"policy-service/pdp/internal/server"
 	"policy-service/pdp/pdptest"
@@ -30,10 +31,10 @@ func TestDoctorNamesTheProgramThatRuns(t *testing.T) {
 		"a PATH without it": {map[string]string{"PATH": t.TempDir()}, "no program"},
 		"another variable":  {map[string]string{"HOME": theirs}, filepath.Join(ours, "files-server")},
 	} {
-		x := &exam{ctx: t.Context()}
-		x.program("files", mcp.UpstreamConfig{Command: []string{"files-server"}, Env: test.env})
-		if len(x.Findings) != 1 || !strings.Contains(x.Findings[0].Message, test.want) || x.Findings[0].Bites != (test.want == "no program") {
-			t.Errorf("%s: %+v", name, x.Findings)
+		told := mcp.Config{Upstreams: map[string]mcp.UpstreamConfig{"files": {Command: []string{"files-server"}, Env: test.env}}}
+		found := upstreams{told}.Findings(t.Context())
+		if len(found) != 1 || !strings.Contains(found[0].Message, test.want) || found[0].Bites != (test.want == "no program") {
+			t.Errorf("%s: %+v", name, found)
 		}
 	}
 }
@@ -53,12 +54,12 @@ func TestDoctorComparesAddresses(t *testing.T) {
 		"localhost":       {strings.Replace(plain.URL, "127.0.0.1", "localhost", 1), plain.URL},
 		"another":         {elsewhere.URL, "http://localhost:80, and pdp.url is " + elsewhere.URL},
 	} {
-		x := &exam{ctx: t.Context(), told: mcp.Config{PDP: mcp.PDPConfig{URL: test.url}}}
-		x.addresses(http.DefaultClient)
+		var found finding.List
+		asked{mcp.Config{PDP: mcp.PDPConfig{URL: test.url}}}.addresses(t.Context(), http.DefaultClient, &found)
 		switch {
-		case test.want == "" && len(x.Findings) == 0:
-		case test.want == "" || len(x.Findings) != 1 || !x.Findings[0].Bites || !strings.Contains(x.Findings[0].Message, test.want):
-			t.Errorf("%s: %+v", name, x.Findings)
+		case test.want == "" && len(found) == 0:
+		case test.want == "" || len(found) != 1 || !found[0].Bites || !strings.Contains(found[0].Message, test.want):
+			t.Errorf("%s: %+v", name, found)
 		}
 	}
 }

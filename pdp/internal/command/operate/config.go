@@ -36,25 +36,9 @@ func (c configCheckCommand) Run(s cli.Streams) error {
 	if err != nil {
 		return err
 	}
-	warn := func(place string, err error) {
-		if err != nil {
-			s.Print("%s", s.Colour(cli.Yellow, cli.Quoted(fmt.Sprintf("%s: warning: %v", place, err))))
-		}
-	}
 	told.Program.Checkpoints = s.Out
-	_, err = server.New(told)
-	warn(c.File, err)
-	warn(from[server.KeyRetainShare], told.DecisionLog.Retain.Doubtful())
-	warn(cmp.Or(from["console.public_url"], c.File), told.ConsoleBeside())
-	if told.Cluster != nil {
-		for _, err := range told.Cluster.Files() {
-			warn(c.File, err)
-		}
-	}
-	for n, issuer := range told.Auth.JWT {
-		if err := issuer.Unbarred(); err != nil {
-			warn(c.File, fmt.Errorf("auth.jwt[%d]: %w", n, err))
-		}
+	for _, f := range told.Findings() {
+		s.Print("%s", s.Colour(cli.Yellow, cli.Quoted(fmt.Sprintf("%s: warning: %v", cmp.Or(from[f.Key], c.File), f))))
 	}
 	s.Print("%s has no mistakes", c.File)
 	return nil

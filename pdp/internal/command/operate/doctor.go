@@ -32,7 +32,7 @@ func (c Doctor) Run(s cli.Streams) error {
 		return err // there is nothing to examine
 	}
 	config.Program.Checkpoints, config.Program.Logger = io.Discard, slog.New(slog.DiscardHandler)
-	found := doctor.Examine(ctx, doctor.Patient{Policies: config.Policies, Config: config, ConfigErr: err})
+	found := doctor.Examine(ctx, doctor.Patient{Config: config, ConfigErr: err})
 	if ctx.Err() != nil {
 		return fmt.Errorf("it was interrupted, run it again")
 	}

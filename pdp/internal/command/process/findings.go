@@ -2,11 +2,11 @@ package process
 
 import (
 	"policy-service/pdp/internal/command/cli"
-	"policy-service/pdp/internal/server/doctor"
+	"policy-service/pdp/internal/finding"
 )
 
 // PrintFindings prints the findings of a doctor, and ends the command: with No if something bites.
-func PrintFindings(found []doctor.Finding, asJSON bool, s cli.Streams) error {
+func PrintFindings(found finding.List, asJSON bool, s cli.Streams) error {
 	biting := 0
 	for _, f := range found {
 		if f.Bites {
@@ -14,22 +14,19 @@ func PrintFindings(found []doctor.Finding, asJSON bool, s cli.Streams) error {
 		}
 	}
 	document := struct {
-		Findings []doctor.Finding `json:"findings"`
+		Findings finding.List `json:"findings"`
 	}{found}
 	return s.Answer(asJSON, document, func() error { return printFindings(found, biting, s) }, biting > 0)
 }
 
-func printFindings(found []doctor.Finding, biting int, s cli.Streams) error {
+func printFindings(found finding.List, biting int, s cli.Streams) error {
 	table := s.Table()
 	for _, f := range found {
-		how, message := s.Colour(cli.Green, "ok   "), f.Message
+		how := s.Colour(cli.Green, "ok   ")
 		if f.Bites {
 			how = s.Colour(cli.Red, "bites")
 		}
-		if f.Try != "" {
-			message += "; " + f.Try
-		}
-		table.Row(how, f.Check, cli.Quoted(message))
+		table.Row(how, f.Check, cli.Quoted(f.String()))
 	}
 	if err := table.Flush(); err != nil {
 		return err

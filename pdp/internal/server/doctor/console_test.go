@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"policy-service/pdp/internal/finding"
 	"policy-service/pdp/internal/server"
 	"policy-service/pdp/internal/server/auth"
 	"policy-service/pdp/internal/server/doctor"
@@ -22,7 +23,7 @@ func TestConsoleIsLookedAt(t *testing.T) {
 	taken, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	must(t, err)
 	defer func() { _ = taken.Close() }()
-	look := func(data string, c server.ConsoleConfig) []doctor.Finding {
+	look := func(data string, c server.ConsoleConfig) finding.List {
 		p := patient(data)
 		p.Config.Console = &c
 		return doctor.Examine(t.Context(), p)

@@ -38,7 +38,7 @@ func TestBundleReadOnly(t *testing.T) {
 	dir := memorydisk.New(t, "size=16m,mode=0777")
 	must(t, os.CopyFS(dir, os.DirFS(starter)))
 	p := patient("")
-	p.Policies = dir
+	p.Config.Policies = dir
 	mustBite(t, doctor.Examine(t.Context(), p), "bundle", "every user of this machine can change what is decided")
 	must(t, unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""))
 	if bites := biting(doctor.Examine(t.Context(), p), "bundle"); bites != "" {

@@ -20,6 +20,7 @@ import (
 	"policy-service/evaluation"
 	"policy-service/evaluation/capability"
 	"policy-service/pdp"
+	"policy-service/pdp/internal/finding"
 	"policy-service/pdp/internal/server"
 	"policy-service/pdp/internal/server/auth"
 	"policy-service/pdp/internal/server/auth/keys"
@@ -78,13 +79,12 @@ func living(t *testing.T, data string, options ...pdptest.Option) *pdptest.Serve
 
 func patient(data string) doctor.Patient {
 	return doctor.Patient{
-		Policies: starter,
-		Config:   server.Config{Data: data, Listen: "127.0.0.1:0", Program: server.Program{PDP: pdp.Options{Now: func() time.Time { return later }}}},
+		Config: server.Config{Policies: starter, Data: data, Listen: "127.0.0.1:0", Program: server.Program{PDP: pdp.Options{Now: func() time.Time { return later }}}},
 	}
 }
 
 // biting are the findings of one check that bite, a line each.
-func biting(found []doctor.Finding, check string) string {
+func biting(found finding.List, check string) string {
 	var b strings.Builder
 	for _, f := range found {
 		if f.Check == check && f.Bites {
@@ -95,7 +95,7 @@ func biting(found []doctor.Finding, check string) string {
 }
 
 // mustBite wants one finding that bites and holds a text; wherever something bites there is something to try.
-func mustBite(t *testing.T, found []doctor.Finding, check, want string) {
+func mustBite(t *testing.T, found finding.List, check, want string) {
 	t.Helper()
 	if got := biting(found, check); !strings.Contains(got, want) {
 		t.Errorf("%s says %q, want %q; all: %+v", check, got, want, found)
@@ -107,7 +107,7 @@ func mustBite(t *testing.T, found []doctor.Finding, check, want string) {
 	}
 }
 
-func mustBeWell(t *testing.T, found []doctor.Finding) {
+func mustBeWell(t *testing.T, found finding.List) {
 	t.Helper()
 	for _, f := range found {
 		if f.Bites && f.Check != "disk" { // which depends on the machine
@@ -335,7 +335,7 @@ func TestListen(t *testing.T) {
 	t.Parallel()
 	data := lived(t)
 	running := living(t, data)
-	on := func(data, listen string) []doctor.Finding {
+	on := func(data, listen string) finding.List {
 		p := patient(data)
 		p.Config.Listen = listen
 		return doctor.Examine(t.Context(), p)
@@ -355,7 +355,7 @@ func TestSocket(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	data, path := lived(t), filepath.Join(dir, "pdp.sock")
-	on := func(data, mode string) []doctor.Finding {
+	on := func(data, mode string) finding.List {
 		p := patient(data)
 		p.Config.Listen, p.Config.ListenMode = "unix:"+path, mode
 		return doctor.Examine(t.Context(), p)
@@ -384,7 +384,7 @@ func TestSocket(t *testing.T) {
 func TestTerminated(t *testing.T) {
 	t.Parallel()
 	data := lived(t)
-	on := func(data, listen string) []doctor.Finding {
+	on := func(data, listen string) finding.List {
 		p := patient(data)
 		p.Config.Listen, p.Config.TLS.Terminated, p.Config.TLS.Proxies = listen, true, []string{"10.0.0.5"}
 		return doctor.Examine(t.Context(), p)
@@ -453,7 +453,7 @@ func TestKeysThatRelay(t *testing.T) {
 		}
 	}
 	must(t, apiKeys.Revoke("old"))
-	with := func(data string, names ...string) []doctor.Finding {
+	with := func(data string, names ...string) finding.List {
 		p := patient(data)
 		p.Config.Auth.JWT = []auth.JWTIssuer{
 			{Issuer: "https://login.example.com", Audience: "pdp"},
@@ -492,7 +492,7 @@ func TestRetentionOutlastedByApprovals(t *testing.T) {
 		must(t, errors.Join(os.MkdirAll(filepath.Dir(name), 0o700), os.WriteFile(name, []byte(text), 0o600)))
 	}
 	p := patient("")
-	p.Policies = dir
+	p.Config.Policies = dir
 	for _, age := range []time.Duration{0, 24*time.Hour + 30*time.Minute, 48 * time.Hour} {
 		p.Config.DecisionLog.Retain.Age = age
 		if bites := biting(doctor.Examine(t.Context(), p), "bundle"); bites != "" {
@@ -524,7 +524,7 @@ func TestBundle(t *testing.T) {
 			must(t, os.CopyFS(dir, os.DirFS(starter)))
 			must(t, c.spoil(dir))
 			p := patient("")
-			p.Policies = dir
+			p.Config.Policies = dir
 			found := doctor.Examine(t.Context(), p)
 			if mustBite(t, found, "bundle", c.want); c.want == "" && biting(found, "bundle") != "" {
 				t.Error(biting(found, "bundle"))

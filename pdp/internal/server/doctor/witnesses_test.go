@@ -14,6 +14,7 @@ import (
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/segment"
+	"policy-service/pdp/internal/finding"
 	"policy-service/pdp/internal/server"
 	"policy-service/pdp/internal/server/doctor"
 	"policy-service/pdp/pdptest"
@@ -37,7 +38,7 @@ func TestWitnesses(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "p")
 	must(t, os.WriteFile(file, []byte(witnesstest.Policy(1, all...)), 0o600))
 	config := &server.WitnessesConfig{PolicyFile: file, Every: time.Second, Patience: 5 * time.Minute}
-	look := func() []doctor.Finding {
+	look := func() finding.List {
 		p := patient(data)
 		p.Config.DecisionLog.Witnesses = config
 		return doctor.Examine(t.Context(), p)

@@ -10,11 +10,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"slices"
 	"sync"
 	"time"
 
+	"policy-service/pdp/internal/finding"
 	"policy-service/pdp/internal/plainfile"
-	"slices"
 )
 
 // TLSFiles are the files that TLS is made from, and the oldest version it speaks.
@@ -70,13 +72,31 @@ func readTLS(files TLSFiles) (*tls.Config, [sha256.Size]byte, error) {
 	return config, [sha256.Size]byte(state.Sum(nil)), err
 }
 
-// Leaf reads the files as [Open] does, and returns the certificate that clients are shown.
-func (f TLSFiles) Leaf() (*x509.Certificate, error) {
+// Findings reads the files as [Open] does, and looks at the certificate that clients are shown. Without one it finds nothing.
+func (f TLSFiles) Findings(now time.Time) (found finding.List) {
+	const check, renew = "configuration", "; a changed file counts without a restart"
+	if f.CertFile == "" {
+		return nil
+	}
 	config, _, err := readTLS(f)
 	if err != nil {
-		return nil, err
+		found.Wrong(check, err)
+		return found
 	}
-	return config.Certificates[0].Leaf, nil
+	leaf := config.Certificates[0].Leaf
+	end := leaf.NotAfter.UTC().Format(time.RFC3339)
+	switch left := leaf.NotAfter.Sub(now); {
+	case left <= 0:
+		found.Bites(check, "renew it"+renew, "the certificate %s ended on %s, and clients refuse it", f.CertFile, end)
+	case left < renewBefore(leaf):
+		found.Bites(check, "renew it, and see why that did not happen by itself"+renew, "the certificate %s ends on %s, and clients will refuse it then", f.CertFile, end)
+	default:
+		found.OK(check, "the certificate %s is good until %s", f.CertFile, end)
+	}
+	if info, err := os.Stat(f.KeyFile); err == nil && info.Mode().Perm()&0o007 != 0 {
+		found.Bites(check, "chmod 600 it, and get another if anybody may have read it", "the key %s is open to every user of this machine (mode %#o)", f.KeyFile, info.Mode().Perm())
+	}
+	return found
 }
 
 func newTLS(files TLSFiles, cert, key, clientCA []byte) (*tls.Config, error) {
@@ -188,13 +208,13 @@ func (c *Certificates) logEnd(leaf *x509.Certificate) {
 	switch left := leaf.NotAfter.Sub(c.Now()); {
 	case left < 0:
 		c.log.Warn("the TLS certificate has expired, and clients will refuse it; replace the file", "file", c.files.CertFile)
-	case left < RenewBefore(leaf):
+	case left < renewBefore(leaf):
 		c.log.Warn("the TLS certificate expires soon, and clients will refuse it then; replace the file", "file", c.files.CertFile, "not_after", leaf.NotAfter.UTC())
 	}
 }
 
-// RenewBefore is how long before its end a certificate should have been renewed.
-func RenewBefore(leaf *x509.Certificate) time.Duration {
+// renewBefore is how long before its end a certificate should have been renewed.
+func renewBefore(leaf *x509.Certificate) time.Duration {
 	return min(14*24*time.Hour, leaf.NotAfter.Sub(leaf.NotBefore)/3)
 }
 
