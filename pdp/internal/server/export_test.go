@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
@@ -10,10 +11,12 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"testing/fstest"
 	"time"
 
 	"github.com/labstack/echo/v4"
 
+	"policy-service/pdp"
 	"policy-service/pdp/internal/cluster"
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/record"
@@ -44,12 +47,16 @@ func (s *Server) ConsoleAddr() string { return address(s.listeners.console) }
 
 // Routes lists what a server serves, as the OpenAPI document writes it.
 func Routes() ([]string, error) {
-	s, err := New(Config{})
+	source := pdp.FS(fstest.MapFS{"a.cedar": {Data: []byte("permit (principal, action == Action::\"read\", resource);")}})
+	s, err := New(Config{Program: Program{InProcess: true, Source: source}})
 	if err != nil {
 		return nil, err
 	}
+	if err := s.Start(context.Background()); err != nil {
+		return nil, err
+	}
 	public, _, err := s.handlers()
-	if err != nil {
+	if err = errors.Join(err, s.Stop(context.Background())); err != nil {
 		return nil, err
 	}
 	var served []string

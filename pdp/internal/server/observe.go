@@ -11,6 +11,7 @@ import (
 
 	"policy-service/pdp/internal/server/auth"
 	"policy-service/pdp/internal/server/door"
+	"policy-service/pdp/internal/server/listener"
 	"policy-service/pdp/internal/server/telemetry"
 	"policy-service/pdp/internal/version"
 )
@@ -33,19 +34,19 @@ func openTelemetry(ctx context.Context, p *Program, life *lifetime) (*telemetry.
 }
 
 // showState has metrics show the state of the service, from now until it stops.
-func (s *Server) showState() error {
-	registration, err := s.telemetry.Observe(s.state)
+func showState(b *base, state func() telemetry.State, c *listener.Certificates) error {
+	registration, err := b.telemetry.Observe(state)
 	if err != nil {
 		return err
 	}
 	// What the state is made of is taken down before the metrics are sent for the last time.
-	s.lifetime.add("state in metrics", closing(registration.Unregister))
-	if c := s.listeners.certificates; c != nil {
-		if registration, err = s.telemetry.ObserveCertificate(c.NotAfter); err != nil {
+	b.lifetime.add("state in metrics", closing(registration.Unregister))
+	if c != nil {
+		if registration, err = b.telemetry.ObserveCertificate(c.NotAfter); err != nil {
 			return err
 		}
-		s.lifetime.add("certificate in metrics", closing(registration.Unregister))
-		s.lifetime.background("certificate's end", c.Watch)
+		b.lifetime.add("certificate in metrics", closing(registration.Unregister))
+		b.lifetime.background("certificate's end", c.Watch)
 	}
 	return nil
 }

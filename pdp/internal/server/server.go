@@ -1,7 +1,17 @@
-// Package server is the process: it puts a [pdp.PDP] on HTTP and keeps it there. Start with [New] and [Server.Start],
-// which open the parts in their order and introduce them to each other. Each part is a value with its own file. It has
-// no field for the Server: what it needs of other parts, the Server gives it as values and functions. What one request
-// for a decision goes through reads from top to bottom in evaluate.go.
+// Package server is the process: it puts a [pdp.PDP] on HTTP and keeps it there. Start with [Server.start], which opens one
+// thing after the other. Each is a value with its own file, opened by a function of what it needs. It has no field for the
+// Server. What one request for a decision goes through reads from top to bottom in evaluate.go.
+//
+// Something new is a type of its own as well, in a file here or in a room below. Start opens it, gives [lifetime] what closes
+// it, and adds it to Server.opened. What it has it says by a method each, where nothing else need know of it:
+//
+//   - Routes registers its routes ([routed]). A handler lets a request in by [door.Door.Admit], with a [door.Need]. The
+//     OpenAPI document has every route.
+//   - Ready has its part of /readyz ([ready]).
+//   - Stop lets go of the requests that wait for it.
+//
+// It counts with [telemetry.Telemetry.Meter]. What can be found of it without a server, by its configuration or its files, is
+// for the method Findings of [Config], or for that of a part in package doctor.
 //
 // The package decides nothing. It refuses requests that it cannot read, asks the PDP, and writes an answer only if the PDP gave
 // one without an error: no failure of any kind turns into an allow.
@@ -139,7 +149,7 @@ func (s *Server) start(ctx context.Context) (err error) {
 	if err = s.listeners.loadCertificates(); err != nil {
 		return err
 	}
-	if err = s.showState(); err != nil {
+	if err = showState(&s.base, s.state, s.listeners.certificates); err != nil {
 		return err
 	}
 	if err = s.listeners.open(ctx); err != nil {
