@@ -111,10 +111,11 @@ func (s *Server) Start(ctx context.Context) error {
 
 // start opens one thing after the other, in the order in which they need each other. Each gives the lifetime what closes it.
 func (s *Server) start(ctx context.Context) (err error) {
-	if s.telemetry, err = openTelemetry(ctx, &s.config.Program, &s.lifetime); err != nil {
+	t, err := openTelemetry(ctx, &s.config.Program, &s.lifetime)
+	if err != nil {
 		return err
 	}
-	s.door.Options.Meters = &s.telemetry.Requests
+	s.telemetry, s.door.Options.Meters = t, &t.Requests
 	if err = checkShared(ctx, s.config.Data, s.config.Cluster); err != nil {
 		return err
 	}

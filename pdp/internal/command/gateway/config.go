@@ -1,13 +1,15 @@
 package gateway
 
 import (
-	"fmt"
+	"context"
+	"errors"
 	"maps"
 	"os"
 	"slices"
 
 	"policy-service/pdp/internal/command/cli"
 	"policy-service/pdp/internal/command/process"
+	"policy-service/pdp/internal/finding"
 	"policy-service/pdp/internal/mcp"
 	"policy-service/pdp/internal/server/config"
 )
@@ -57,15 +59,23 @@ func (c configCheck) Run(s cli.Streams) error {
 	if err != nil {
 		return err
 	}
-	if e := told.PDP.Embedded; e != nil && e.Data == "" {
-		s.Print("%s", s.Colour(cli.Yellow, from["pdp.embedded"]+": warning: "+NoData))
-	}
-	hosts := told.WholeHosts()
-	for _, at := range slices.Sorted(maps.Keys(hosts)) {
-		s.Print("%s", s.Colour(cli.Yellow, cli.Quoted(fmt.Sprintf("%s: warning: %v", from[at], hosts[at]))))
-	}
-	s.Print("%s has no mistakes", c.File)
+	process.PrintWarnings(configuration{told}.Findings(context.Background()), c.File, from, s)
 	return nil
+}
+
+// configuration is what the operator wrote.
+type configuration struct{ told mcp.Config }
+
+// Findings looks for what is probably not meant.
+func (c configuration) Findings(context.Context) (found finding.List) {
+	if e := c.told.PDP.Embedded; e != nil && e.Data == "" {
+		found.WrongKey("pdp", "pdp.embedded", errors.New(NoData))
+	}
+	hosts := c.told.WholeHosts()
+	for _, at := range slices.Sorted(maps.Keys(hosts)) {
+		found.WrongKey("configuration", at, hosts[at])
+	}
+	return found
 }
 
 type configPrint struct {

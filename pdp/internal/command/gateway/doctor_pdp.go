@@ -128,9 +128,6 @@ func clock(date string, found *finding.List) {
 
 // inProcess looks at the PDP in the process as the doctor of a server does.
 func inProcess(ctx context.Context, e mcp.EmbeddedConfig) (found finding.List) {
-	if e.Data == "" {
-		found.Bites("pdp", "write pdp.embedded.data, or --pdp-data DIR", "the PDP in this process keeps nothing: there is no decision log, and nobody is asked for an approval")
-	}
 	config := server.Config{Policies: e.Policies, Data: e.Data, Program: server.Program{InProcess: true}}
 	for _, f := range doctor.Examine(ctx, doctor.Patient{Config: config}) {
 		if f.Check != "configuration" && (e.Data != "" || f.Check != "data") {

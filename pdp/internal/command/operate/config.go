@@ -1,9 +1,7 @@
 package operate
 
 import (
-	"cmp"
 	"errors"
-	"fmt"
 	"os"
 
 	"policy-service/pdp/internal/command/cli"
@@ -37,10 +35,7 @@ func (c configCheckCommand) Run(s cli.Streams) error {
 		return err
 	}
 	told.Program.Checkpoints = s.Out
-	for _, f := range told.Findings() {
-		s.Print("%s", s.Colour(cli.Yellow, cli.Quoted(fmt.Sprintf("%s: warning: %v", cmp.Or(from[f.Key], c.File), f))))
-	}
-	s.Print("%s has no mistakes", c.File)
+	process.PrintWarnings(told.Findings(), c.File, from, s)
 	return nil
 }
 

@@ -1,8 +1,12 @@
 package process
 
 import (
+	"cmp"
+	"fmt"
+
 	"policy-service/pdp/internal/command/cli"
 	"policy-service/pdp/internal/finding"
+	"policy-service/pdp/internal/server/config"
 )
 
 // PrintFindings prints the findings of a doctor, and ends the command: with No if something bites.
@@ -17,6 +21,14 @@ func PrintFindings(found finding.List, asJSON bool, s cli.Streams) error {
 		Findings finding.List `json:"findings"`
 	}{found}
 	return s.Answer(asJSON, document, func() error { return printFindings(found, biting, s) }, biting > 0)
+}
+
+// PrintWarnings prints what was found of a configuration file without mistakes, which a flag or a variable may still mend.
+func PrintWarnings(found finding.List, file string, from config.Origins, s cli.Streams) {
+	for _, f := range found {
+		s.Print("%s", s.Colour(cli.Yellow, cli.Quoted(fmt.Sprintf("%s: warning: %v", cmp.Or(from[f.Key], file), f))))
+	}
+	s.Print("%s has no mistakes", file)
 }
 
 func printFindings(found finding.List, biting int, s cli.Streams) error {
