@@ -24,6 +24,7 @@ import (
 	"policy-service/pdp/internal/decisionlog"
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/segment"
+	"policy-service/pdp/internal/finding"
 	"policy-service/pdp/internal/server"
 	"policy-service/pdp/internal/server/auth"
 	"policy-service/pdp/internal/server/auth/keys"
@@ -61,7 +62,7 @@ func look(t *testing.T, dir string) string {
 }
 
 // untouched examines a server, and wants its data directory, and what is beside it, to stay as it was.
-func untouched(t *testing.T, p doctor.Patient) []doctor.Finding {
+func untouched(t *testing.T, p doctor.Patient) []finding.Finding {
 	t.Helper()
 	dir := filepath.Dir(p.Config.Data)
 	before := look(t, dir)
@@ -83,7 +84,7 @@ func copied(t *testing.T, data string) string {
 }
 
 // says wants a finding with a text.
-func says(t *testing.T, found []doctor.Finding, want string) {
+func says(t *testing.T, found []finding.Finding, want string) {
 	t.Helper()
 	if !strings.Contains(fmt.Sprint(found), want) {
 		t.Errorf("no finding says %q: %+v", want, found)
