@@ -22,6 +22,7 @@ import (
 	"policy-service/pdp/internal/decisionlog/format"
 	"policy-service/pdp/internal/decisionlog/record"
 	"policy-service/pdp/internal/decisionlog/segment"
+	"policy-service/pdp/internal/finding"
 	"policy-service/pdp/internal/server"
 	"policy-service/pdp/internal/server/auth"
 	"policy-service/pdp/internal/server/doctor"
@@ -100,7 +101,7 @@ func TestStartsBesideADoctor(t *testing.T) {
 	p := besides(data)
 	p.Config.DecisionLog.Witnesses = &server.WitnessesConfig{PolicyFile: filepath.Join(t.TempDir(), "p"), Every: time.Second, Patience: time.Minute}
 	must(t, os.WriteFile(p.Config.DecisionLog.Witnesses.PolicyFile, []byte(witnesstest.Policy(1, w)), 0o600))
-	found := make(chan []doctor.Finding)
+	found := make(chan []finding.Finding)
 	go func() { found <- doctor.Examine(t.Context(), p) }()
 	<-waits
 	s, err := busy(t, data)
