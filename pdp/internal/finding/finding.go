@@ -48,8 +48,8 @@ func (l *List) WrongKey(check, key string, err error) {
 	}
 }
 
-// String returns the message and the remedy.
-func (f Finding) String() string {
+// Text returns the message, and the remedy if there is one.
+func (f Finding) Text() string {
 	if f.Try == "" {
 		return f.Message
 	}

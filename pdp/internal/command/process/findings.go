@@ -26,7 +26,7 @@ func PrintFindings(found finding.List, asJSON bool, s cli.Streams) error {
 // PrintWarnings prints what was found of a configuration file without mistakes, which a flag or a variable may still mend.
 func PrintWarnings(found finding.List, file string, from config.Origins, s cli.Streams) {
 	for _, f := range found {
-		s.Print("%s", s.Colour(cli.Yellow, cli.Quoted(fmt.Sprintf("%s: warning: %v", cmp.Or(from[f.Key], file), f))))
+		s.Print("%s", s.Colour(cli.Yellow, cli.Quoted(fmt.Sprintf("%s: warning: %s", cmp.Or(from[f.Key], file), f.Text()))))
 	}
 	s.Print("%s has no mistakes", file)
 }
@@ -38,7 +38,7 @@ func printFindings(found finding.List, biting int, s cli.Streams) error {
 		if f.Bites {
 			how = s.Colour(cli.Red, "bites")
 		}
-		table.Row(how, f.Check, cli.Quoted(f.String()))
+		table.Row(how, f.Check, cli.Quoted(f.Text()))
 	}
 	if err := table.Flush(); err != nil {
 		return err
