@@ -187,7 +187,8 @@ func (c *Config) check() error {
 }
 
 // Findings looks for what cannot work, and for what is probably not meant. Of the files that the configuration names it looks at
-// those of the cluster alone.
+// those of the cluster alone. All that it finds bites: config check warns of each, and the doctor shows those whose check a
+// part of it asks for.
 func (c *Config) Findings() (found finding.List) {
 	_, err := New(*c)
 	found.Wrong("configuration", err)

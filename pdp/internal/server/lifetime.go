@@ -41,6 +41,7 @@ func (l *lifetime) stop(ctx context.Context) error {
 	return l.run(ctx)
 }
 
+// add has a stop undo something. Its errors begin with "stopping NAME".
 func (l *lifetime) add(name string, undo func(context.Context) error) {
 	l.steps = append(l.steps, step{name, undo})
 }

@@ -1,17 +1,20 @@
 // Package server is the process: it puts a [pdp.PDP] on HTTP and keeps it there. Start with [Server.start], which opens one
-// thing after the other. Each is a value with its own file, opened by a function of what it needs. It has no field for the
-// Server. What one request for a decision goes through reads from top to bottom in evaluate.go.
+// thing after the other. Each is a value with its own file, opened by a function of what it needs: a [*base], and what was
+// opened before. It has no field for the Server. What one request for a decision goes through reads from top to bottom in
+// evaluate.go.
 //
-// Something new is a type of its own as well, in a file here or in a room below. Start opens it, gives [lifetime] what closes
-// it, and adds it to Server.opened. What it has it says by a method each, where nothing else need know of it:
+// Something new is a type of its own as well, in a file here or in a room below; me.go is the smallest example. Start opens it
+// after telemetry, gives [lifetime] what closes it, and adds it to [Server.opened] before the handlers are made. What it has it
+// says by a method each:
 //
-//   - Routes registers its routes ([routed]). A handler lets a request in by [door.Door.Admit], with a [door.Need]. The
-//     OpenAPI document has every route.
-//   - Ready has its part of /readyz ([ready]).
-//   - Stop lets go of the requests that wait for it.
+//   - Routes registers its routes ([routed]). A handler lets a request in by [door.Door.Admit], with a [door.Need].
+//     schemas/openapi.yaml has every route.
+//   - Ready sets its member of [readiness] ([ready]). For a type of a room a wrapper here does so: see [granting].
+//   - Stop lets go of the requests that wait for it, at the stop ([stopping]).
 //
-// It counts with [telemetry.Telemetry.Meter]. What can be found of it without a server, by its configuration or its files, is
-// for the method Findings of [Config], or for that of a part in package doctor.
+// It counts with [telemetry.Telemetry.Meter], and adds 0 at the start, so that the first event is seen. All metrics are in
+// pdp/server/README.md. What can be found of it without a server is for a part of package doctor. What is wrong with its
+// configuration by itself is for [Config.Findings].
 //
 // The package decides nothing. It refuses requests that it cannot read, asks the PDP, and writes an answer only if the PDP gave
 // one without an error: no failure of any kind turns into an allow.
@@ -48,7 +51,7 @@ type Server struct {
 	audit        *audit.Audit
 	approvals    *approvals.Approvals
 	capabilities *capabilities.Capabilities
-	opened       []any // is asked for what each part has, by an interface of one method: see [routed] and [ready]
+	opened       []any // is asked for what each part has, by an interface of one method: [routed], [ready], [stopping]
 }
 
 // base is what every part of a server is opened with.
@@ -195,10 +198,15 @@ func (s *Server) runStores() {
 	}
 }
 
-// endWaiting answers the requests that wait for something else than a decision.
+// stopping is a part of a server for which requests wait, other than those for decisions.
+type stopping interface {
+	// Stop has them answered, or cut off if another request can go on where they end.
+	Stop()
+}
+
 func (s *Server) endWaiting() error {
 	for _, one := range slices.Backward(s.opened) {
-		if one, waits := one.(interface{ Stop() }); waits {
+		if one, waits := one.(stopping); waits {
 			one.Stop()
 		}
 	}

@@ -5,6 +5,9 @@
 // It writes nothing, and asks only the issuer of the console, the witnesses of the log and etcd. It holds no lock: a server can
 // start, run and stop meanwhile. If the log changed while the doctor read it, the doctor drops these findings and reads it
 // again.
+//
+// Something new is a type with the method Findings ([looked]), in a file here, and a line in Examine, where a start would come
+// to it.
 package doctor
 
 import (

@@ -131,8 +131,9 @@ func TestWell(t *testing.T) {
 			t.Errorf("%+v", f)
 		}
 	}
-	if got := strings.Join(slices.Compact(order), " "); got != "configuration bundle data keys log approvals capabilities clock disk listen" {
-		t.Error(got)
+	const want = "configuration bundle data keys log approvals capabilities clock disk listen"
+	if got := strings.Join(slices.Compact(order), " "); got != want {
+		t.Errorf("got %s, want %s", got, want)
 	}
 	if after := listing(t, data); after != before {
 		t.Errorf("looking changed\n%sinto\n%s", before, after)

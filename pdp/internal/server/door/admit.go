@@ -38,12 +38,13 @@ type Need struct {
 	// Records says that the request puts something on record because its caller asks for it. (Decisions of people have
 	// room on record in any case, and do not count.)
 	Records bool
-	// Parameters are the query parameters that there are. nil leaves the query alone.
+	// Parameters are the query parameters that there are: [NoParameters] is none, and nil leaves the query alone.
 	Parameters []string
 	Body       Body
 	// Handed says that the route takes a body that was handed over within the process, as [Admitted.Handed].
 	Handed bool
-	Work   Work
+	// Work is ShortWork of most routes. Without it nothing limits how many requests go on at once.
+	Work Work
 }
 
 // NoParameters are the Parameters of a route that takes none.
@@ -83,8 +84,8 @@ type Admitted struct {
 	Given  map[string]string // the parameters of the query
 	Body   []byte
 	Handed *evaluation.Handed // in place of Body, if it is not nil
-	// Shift is the turn of a long request, and that of another never begins. Its End is called whatever comes of the
-	// request.
+	// Shift is the turn of a long request, and that of another never begins. The handler calls its End, by defer, whatever
+	// comes of the request.
 	Shift *Shift
 }
 

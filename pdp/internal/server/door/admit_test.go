@@ -114,7 +114,7 @@ func TestParameters(t *testing.T) {
 	}{
 		{"?any=1&any=", nil, ""},
 		{"", door.NoParameters, ""},
-		{"?any=1", door.NoParameters, "there is no parameter any"},
+		{"?any=1", door.NoParameters, "there is no parameter any; there are none here"},
 		{"?any=1", []string{"any"}, ""},
 		{"?any=1&any=2", []string{"any"}, "more than once"},
 		{"?any=", []string{"any"}, "is empty"},

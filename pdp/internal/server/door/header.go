@@ -1,6 +1,7 @@
 package door
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
@@ -119,7 +120,7 @@ func parameters(c echo.Context, known []string) (map[string]string, error) {
 		switch {
 		case !slices.Contains(known, name):
 			return nil, NewProblem(http.StatusBadRequest,
-				fmt.Sprintf("there is no parameter %s; there are %s", harmlessName(name), strings.Join(known, ", ")))
+				fmt.Sprintf("there is no parameter %s; there are %s", harmlessName(name), cmp.Or(strings.Join(known, ", "), "none here")))
 		case len(values[name]) > 1:
 			return nil, BadParameter(name, "is given more than once; give it once")
 		case value == "":
