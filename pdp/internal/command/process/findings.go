@@ -26,7 +26,11 @@ func PrintFindings(found finding.List, asJSON bool, s cli.Streams) error {
 // PrintWarnings prints what was found of a configuration file without mistakes, which a flag or a variable may still mend.
 func PrintWarnings(found finding.List, file string, from config.Origins, s cli.Streams) {
 	for _, f := range found {
-		s.Print("%s", s.Colour(cli.Yellow, cli.Quoted(fmt.Sprintf("%s: warning: %s", cmp.Or(from[f.Key], file), f.Text()))))
+		place := file
+		if f.Key != "" {
+			place = cmp.Or(from[f.Key], file)
+		}
+		s.Print("%s", s.Colour(cli.Yellow, cli.Quoted(fmt.Sprintf("%s: warning: %s", place, f.Text()))))
 	}
 	s.Print("%s has no mistakes", file)
 }
