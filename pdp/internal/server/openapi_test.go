@@ -25,7 +25,9 @@ func TestRoutesAreDescribed(t *testing.T) {
 	slices.Sort(served)
 	slices.Sort(described)
 	if !slices.Equal(served, described) {
-		in := func(all []string) func(string) bool { return func(one string) bool { return slices.Contains(all, one) } }
+		in := func(all []string) func(string) bool {
+			return func(one string) bool { return slices.Contains(all, one) }
+		}
 		t.Errorf("served and not in schemas/openapi.yaml %v\nthere and not served %v", slices.DeleteFunc(slices.Clone(served), in(described)), slices.DeleteFunc(described, in(served)))
 	}
 }
