@@ -1,5 +1,5 @@
-// Package finding has what somebody finds who looks at a part of a program, and changes nothing there. The parts say it by a
-// method Findings; the doctors and config check print it.
+// Package finding describes what is found by looking at a part of a program, which changes nothing there. Each part returns its
+// own findings from a method Findings; the doctors and config check print them.
 package finding
 
 import (

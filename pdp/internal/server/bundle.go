@@ -11,7 +11,7 @@ import (
 	"policy-service/pdp/internal/server/telemetry"
 )
 
-// policies are those in force, from the first load on.
+// policies holds the PDP, which has the policies in force.
 type policies struct {
 	*pdp.PDP // nil before the load
 	*base

@@ -27,7 +27,7 @@ type CapabilitiesConfig struct {
 	Retain                time.Duration `yaml:"retain" default:"720h" min:"1h" doc:"How long the service keeps capabilities that have ended, like 30d. The decision log keeps its records of them."`
 }
 
-// granting has what /readyz says of capabilities.
+// granting adds what /readyz says of capabilities to their routes.
 type granting struct{ *capabilities.Capabilities }
 
 // Ready implements [ready].

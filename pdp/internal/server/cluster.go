@@ -197,7 +197,7 @@ func (r *replica) join(ctx context.Context, joining cluster.Joining, waits func(
 	}
 }
 
-// joining is what a member says of itself.
+// joining returns what a member says of itself.
 func (d *decisionLog) joining(k ownKeys, l *listeners) (joining cluster.Joining, err error) {
 	joining = cluster.Joining{
 		Origin:  d.Origin(),
@@ -239,7 +239,7 @@ func (r *replica) run(ctx context.Context, b *base, a *approvals.Approvals, c *c
 	return err
 }
 
-// logKeys are the keys of the log of another replica.
+// logKeys returns the keys of the log of another replica.
 func (r *replica) logKeys(origin string) ([]string, error) {
 	if r == nil {
 		return nil, nil
@@ -247,7 +247,7 @@ func (r *replica) logKeys(origin string) ([]string, error) {
 	return r.LogKeys(origin)
 }
 
-// lost are the replicas whose logs will never say anything any more.
+// lost returns the names of the replicas whose logs will never say anything any more.
 func (r *replica) lost(ctx context.Context) (lost []string, err error) {
 	all, err := r.Origins(ctx)
 	for name, origin := range all {

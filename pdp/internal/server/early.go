@@ -47,7 +47,7 @@ func (e *early) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// answerEarly says to callers for what the server waits, and opens the addresses to do so the first time.
+// answerEarly tells callers for what the server waits. The first call opens the addresses.
 func (l *listeners) answerEarly(ctx context.Context, waiting string, err error) error {
 	if said := l.waiting.Swap(&waiting); said == nil || *said != waiting {
 		l.log.Error("waiting: nothing is answered until this replica has joined the cluster", "error", err)

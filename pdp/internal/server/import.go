@@ -127,7 +127,7 @@ func JoinCurrent(ctx context.Context, c Config) (origin string, err error) {
 		return "", err
 	}
 	err = s.lifetime.start(ctx, func(ctx context.Context) error {
-		err := checkShared(ctx, c.Data, c.Cluster)
+		err := checkShared(ctx, s.config.Data, s.config.Cluster)
 		if err == nil {
 			err = s.openState(ctx)
 		}

@@ -29,14 +29,14 @@ type meGrant struct {
 	Permissions []auth.Permission `json:"permissions"`
 }
 
-// self is the route by which a caller asks about itself.
-type self struct{ door *door.Door }
+// meRoute is the route by which a caller asks about itself.
+type meRoute struct{ door *door.Door }
 
 // Routes registers the route.
-func (s self) Routes(route registrar) {
+func (m meRoute) Routes(route registrar) {
 	need := door.Need{Relayed: evaluation.ViaConsole, Parameters: door.NoParameters, Work: door.ShortWork}
 	route("/v1/me", func(c echo.Context) error {
-		a, err := s.door.Admit(c, need)
+		a, err := m.door.Admit(c, need)
 		if err != nil {
 			return err
 		}

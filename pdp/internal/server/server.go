@@ -100,7 +100,7 @@ func New(config Config) (*Server, error) {
 	s.audit = s.newAudit()
 	s.opened = []any{
 		&decisionRoutes{base: &s.base, policies: s.policies, keys: &s.keys, receipts: func() string { return s.decisions.receipts() }},
-		self{s.door}, s.approvals, granting{s.capabilities}, s.audit,
+		meRoute{s.door}, s.approvals, granting{s.capabilities}, s.audit,
 		&health{door: s.door, opened: func() []any { return s.opened }}, &scrapes{base: &s.base}, s.newDocuments(),
 	}
 	return s, nil

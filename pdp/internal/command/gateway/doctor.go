@@ -47,7 +47,7 @@ func (c Doctor) Run(s cli.Streams) error {
 		return process.PrintFindings(all, c.JSON, s)
 	}
 	all.OK("configuration", "it can be used")
-	for _, one := range []looked{configuration{told}, files{told}, asked{told}, issuers{told}, upstreams{told}} {
+	for _, one := range []looked{configuration{told}, files{told}, remotePDP{told}, issuers{told}, upstreams{told}} {
 		all = append(all, one.Findings(ctx)...)
 	}
 	if ctx.Err() != nil {

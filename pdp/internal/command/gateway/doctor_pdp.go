@@ -20,11 +20,11 @@ import (
 	"policy-service/pdp/internal/server/doctor"
 )
 
-// asked is the PDP that the gateway asks.
-type asked struct{ told mcp.Config }
+// remotePDP is the PDP that the gateway asks.
+type remotePDP struct{ told mcp.Config }
 
 // Findings looks whether the PDP answers, takes the gateway's key, and has the same time.
-func (x asked) Findings(ctx context.Context) (found finding.List) {
+func (x remotePDP) Findings(ctx context.Context) (found finding.List) {
 	if e := x.told.PDP.Embedded; e != nil {
 		return inProcess(ctx, *e)
 	}
@@ -67,7 +67,7 @@ func (x asked) Findings(ctx context.Context) (found finding.List) {
 
 // addresses looks whether the PDP calls itself as the gateway does. It names requests for approval by its own address, and
 // the gateway sends its key to no other one than pdp.url. A PDP that publishes no address may not know it.
-func (x asked) addresses(ctx context.Context, client *http.Client, found *finding.List) {
+func (x remotePDP) addresses(ctx context.Context, client *http.Client, found *finding.List) {
 	_, text, err := send(ctx, client, http.MethodGet, x.base()+"/.well-known/authzen-configuration", "", "")
 	var published struct {
 		Point string `json:"policy_decision_point"`
@@ -82,7 +82,7 @@ func (x asked) addresses(ctx context.Context, client *http.Client, found *findin
 }
 
 // base is pdp.url without a slash at its end.
-func (x asked) base() string { return strings.TrimSuffix(x.told.PDP.URL, "/") }
+func (x remotePDP) base() string { return strings.TrimSuffix(x.told.PDP.URL, "/") }
 
 // origin is the scheme, host and port of a URL; and the URL itself if it is none.
 func origin(address string) string {
@@ -95,7 +95,7 @@ func origin(address string) string {
 }
 
 // permissions looks at the permissions of the gateway's key. A PDP of another make does not name them.
-func (x asked) permissions(ctx context.Context, client *http.Client, key string, found *finding.List) {
+func (x remotePDP) permissions(ctx context.Context, client *http.Client, key string, found *finding.List) {
 	answer, text, err := send(ctx, client, http.MethodGet, x.base()+"/v1/me", key, "")
 	var me struct {
 		Permissions []string `json:"permissions"`

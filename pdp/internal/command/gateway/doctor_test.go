@@ -55,7 +55,7 @@ func TestDoctorComparesAddresses(t *testing.T) {
 		"another":         {elsewhere.URL, "http://localhost:80, and pdp.url is " + elsewhere.URL},
 	} {
 		var found finding.List
-		asked{mcp.Config{PDP: mcp.PDPConfig{URL: test.url}}}.addresses(t.Context(), http.DefaultClient, &found)
+		remotePDP{mcp.Config{PDP: mcp.PDPConfig{URL: test.url}}}.addresses(t.Context(), http.DefaultClient, &found)
 		switch {
 		case test.want == "" && len(found) == 0:
 		case test.want == "" || len(found) != 1 || !found[0].Bites || !strings.Contains(found[0].Message, test.want):

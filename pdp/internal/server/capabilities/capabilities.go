@@ -32,7 +32,7 @@ type Options struct {
 	// answers to requests for capabilities.
 	Broker *broker.Broker
 	Count  func(outcome string)
-	// Closed is why there is no Broker, if the file of capabilities could not be opened.
+	// Closed is the error that kept the file of capabilities from being opened, or nil.
 	Closed error
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/internal/finding"
 )
 
@@ -28,6 +29,14 @@ func openDirectory(path string) (d directory) {
 
 // exists reports whether there is a directory to look into.
 func (d directory) exists() bool { return d.info != nil && d.info.IsDir() }
+
+// mark returns the state of the log's files, and whether a server runs on them.
+func (d directory) mark() (files string, running bool) {
+	if !d.exists() {
+		return "", false
+	}
+	return segment.Mark(d.path)
+}
 
 // toBeMade reports whether serve is to make the directory.
 func (d directory) toBeMade() bool { return errors.Is(d.err, fs.ErrNotExist) }

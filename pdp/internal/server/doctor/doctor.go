@@ -15,7 +15,6 @@ import (
 	"context"
 	"time"
 
-	"policy-service/pdp/internal/decisionlog/segment"
 	"policy-service/pdp/internal/finding"
 	"policy-service/pdp/internal/server"
 )
@@ -28,9 +27,9 @@ type Patient struct {
 	ConfigErr error
 }
 
-// looked is a part of a server that was looked at.
+// looked is a part of a server that the doctor looks at.
 type looked interface {
-	// Findings says what is well and what bites, always in the same order.
+	// Findings returns what is well and what bites, always in the same order.
 	Findings(ctx context.Context) finding.List
 }
 
@@ -47,23 +46,30 @@ func Examine(ctx context.Context, p Patient) (all finding.List) {
 	shared := openCluster(ctx, c, said)
 	held := openAPIKeys(ctx, c, shared)
 	all = look(ctx, configuration{c, p.ConfigErr, said, now()}, policies{c, now()}, data, shared)
-	var found finding.List
-	for tries, settled := 3, false; !settled; tries-- {
-		before, was := segment.Mark(c.Data)
+	for tries := 3; ; tries-- {
+		before, was := data.mark()
 		log := openLog(data)
-		found = look(ctx, apiKeys{held, c, data, shared, log}, log, witnesses{c.DecisionLog.Witnesses, log, now()}, approvals{data, log},
-			capabilities{c, data, log}, clock{log, now()}, disk{data, said}, address{c, held, log})
+		found := look(ctx, apiKeys{held, c, data, shared, log}, log, witnesses{c.DecisionLog.Witnesses, log, now()}, approvals{data, log},
+			capabilities{c, data, log}, clock{log, now()}, disk{data, said}, address{c, held, log.running()})
 		log.close()
 		// All of the log stayed as it was, or its sealed segments while a server runs. A removal replaces sealed segments.
-		after, is := segment.Mark(c.Data)
-		if settled = after == before && was == is && (log.reader == nil || log.running() == is); !settled && tries == 1 {
-			found = look(ctx, apiKeys{held, c, data, shared, &decisionLog{}})
-			found.OK("log", "a server writes to it, and its files changed each time that they were read; look again")
-			found = append(found, look(ctx, disk{data, said})...)
-			break
+		after, is := data.mark()
+		settled := after == before && was == is && (log.reader == nil || log.running() == is)
+		if !settled && tries > 1 {
+			continue
 		}
+		if !settled {
+			none := &decisionLog{} // what was read of it, or compared with it, may be of two moments, and so may numbers
+			found = look(ctx, apiKeys{held, c, data, shared, none}, disk{data, said}, address{c, held, is})
+			for _, f := range look(ctx, approvals{data, none}, capabilities{c, data, none}) {
+				if f.Bites {
+					found = append(found, f)
+				}
+			}
+			found.Bites("log", "look again", "a server writes to it, and its files changed each time that they were read, so the log, its witnesses and the clock could not be examined")
+		}
+		return append(append(all, found...), look(ctx, console{c, held, said})...)
 	}
-	return append(append(all, found...), look(ctx, console{c, held, said})...)
 }
 
 func look(ctx context.Context, parts ...looked) (found finding.List) {

@@ -16,8 +16,8 @@ import (
 // address is the address to listen on.
 type address struct {
 	*server.Config
-	keys keyList
-	log  *decisionLog
+	keys    keyList
+	running bool // a server is running on the data directory
 }
 
 // Findings looks whether the address can be had. If a server is running on the data directory, it has the address.
@@ -36,7 +36,7 @@ func (a address) Findings(ctx context.Context) (found finding.List) {
 	credentials := a.keys.credentials(a.Config)
 	const add = "policy-service keys add --data DIR --name NAME first, or set auth.jwt or auth.mtls"
 	switch url := a.Published(); {
-	case errors.Is(err, syscall.EADDRINUSE) && a.log.running():
+	case errors.Is(err, syscall.EADDRINUSE) && a.running:
 		found.OK(check, "%s is in use, and a server is running on %s", a.Listen, a.Data)
 	case errors.Is(err, syscall.EADDRINUSE):
 		found.Bites(check, "give --listen another address, or end what has this one", "%s is in use, and no server is running on the log of this data directory", a.Listen)

@@ -261,7 +261,7 @@ func (k storedKey) hash() (hash [sha256.Size]byte, err error) {
 	return [sha256.Size]byte(b), nil
 }
 
-// writeKeyFile puts the file in place durably: a key that was revoked must not come back after a power failure.
+// writeFile puts the file in place durably: a key that was revoked must not come back after a power failure.
 func writeFile(dir string, file document) error {
 	file.Format = keyFormat
 	content, err := json.Marshal(file, json.Deterministic(true))
