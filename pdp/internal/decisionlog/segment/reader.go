@@ -101,7 +101,8 @@ func (r *Reader) Scan() error {
 		}
 		s, end := NewFile(r.data, n), uint64(0)
 		err := namePath(boltfile.Look(s.Path, record.ErrDamaged, readerWait, func(f *pages.File) (err error) {
-			if end, err = s.readMeta(f); err == nil && end > 0 && r.unfilled != nil { // if a server writes meanwhile, Look says so, and this is not used
+			// If a server writes meanwhile, Look returns ErrLocked, and what the journal says is not used.
+			if end, err = s.readMeta(f); err == nil && end > 0 && r.unfilled != nil {
 				err = r.unfilled.readJournal(r.data, s)
 			}
 			return err
