@@ -173,6 +173,7 @@ func TestLiveInboxIsNoUse(t *testing.T) {
 	p.Goto("/console/approvals")
 	f.Advance(20 * time.Minute)
 	p.Loads(func() { f.push("agent-one") })
+	p.GotoUnanswered("about:blank") // else its stream may be asked for once more, and refused
 	f.Advance(10 * time.Minute)
 	if p.Goto("/console/approvals"); p.Path() != "/console/login" {
 		t.Errorf("it is logged in, at %s", p.Path())
