@@ -37,7 +37,7 @@ func (l *List) Bites(check, try, format string, args ...any) {
 // Wrong adds a finding for each line of an error, which is "mistake; remedy". Without an error it adds none.
 func (l *List) Wrong(check string, err error) { l.WrongKey(check, "", err) }
 
-// WrongKey is [List.Wrong] about a key of the configuration.
+// WrongKey does as [List.Wrong], about a key of the configuration.
 func (l *List) WrongKey(check, key string, err error) {
 	if err == nil {
 		return

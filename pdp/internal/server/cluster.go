@@ -354,7 +354,7 @@ func (r *replica) Ready(is *readiness) {
 	}
 }
 
-// metrics are the values for metrics; nil without a cluster.
+// metrics returns the values for metrics, or nil without a cluster.
 func (r *replica) metrics() *telemetry.Cluster {
 	if r == nil {
 		return nil

@@ -83,7 +83,7 @@ func (c *ConsoleConfig) proxies() (auth.Proxies, error) {
 	return all, err
 }
 
-// consoleBeside says that other pages have the host of the console, if its address shows it: a browser keeps them
+// consoleBeside returns an error if other pages have the host of the console, if its address shows it: a browser keeps them
 // apart from the console by nothing but what they may not do elsewhere. It is nil if the console is alone there, or off.
 func (c *Config) consoleBeside() error {
 	if c.Console == nil {

@@ -282,7 +282,7 @@ func address(l net.Listener) string {
 // address is where this process is reached, as it is told of it.
 func (l *listeners) address() string { return cmp.Or(l.urlOf(l.public), address(l.public)) }
 
-// url is the address of the service in what it publishes: public_url, or that of the listener if only this machine
+// url returns the address of the service in what it publishes: public_url, or that of the listener if only this machine
 // reaches it. Otherwise it is not known, and "".
 func (l *listeners) url() string { return cmp.Or(l.config.PublicURL, l.urlOf(l.public)) }
 
@@ -314,7 +314,7 @@ func (l *listeners) urlOf(on net.Listener) string {
 	}
 }
 
-// issuerURL is the URL by which a tenant's decisions are asked for, "" if it is not known. Tokens are by it and for it.
+// issuerURL returns the URL by which a tenant's decisions are asked for, "" if it is not known. Tokens are by it and for it.
 func (l *listeners) issuerURL(tenant string) string {
 	url := l.url()
 	if url == "" || tenant == evaluation.DefaultTenant {

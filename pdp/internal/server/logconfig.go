@@ -94,7 +94,7 @@ func (r RetainConfig) bounds() decisionlog.Retention {
 // mostShare is the greatest share of one caller that leaves others as much.
 const mostShare = 0.5
 
-// doubtful is an error if one caller may fill so much that others have no room.
+// doubtful returns an error if one caller may fill so much that others have no room.
 func (r RetainConfig) doubtful() error {
 	if r.Share <= mostShare {
 		return nil

@@ -83,7 +83,7 @@ func (c *WitnessesConfig) Policy() (*c2sp.Policy, error) {
 	return p, errors.Join(errs...)
 }
 
-// logName is the name of a log that begins now. After a restore the old log may have had the name that public_url gives:
+// logName returns the name of a log that begins now. After a restore the old log may have had the name that public_url gives:
 // a second log of that name would be a fork of it, to witnesses and to everybody else.
 func logName(c *Config) string {
 	if c.Cluster != nil {

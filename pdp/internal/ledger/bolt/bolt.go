@@ -57,7 +57,7 @@ func Examine(o Options, read func(ledger.State) error) error {
 	return o.examine(boltfile.ToExamine, read)
 }
 
-// Look is [Examine] without the lock of the file, so that a server can open the file meanwhile. Then the error is the one
+// Look does as [Examine], without the lock of the file, so that a server can open the file meanwhile. Then the error is the one
 // of a file that another process has, whatever was read.
 func Look(o Options, read func(ledger.State) error) error {
 	before, err := boltfile.Ask(o.Path)

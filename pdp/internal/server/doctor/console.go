@@ -41,7 +41,7 @@ func (c console) Findings(ctx context.Context) (found finding.List) {
 	return found
 }
 
-// canListen says why the console's own address cannot be had. If both addresses are in use, [address] names the holder.
+// canListen returns why the console's own address cannot be had. If both addresses are in use, [address] names the holder.
 func (c console) canListen(ctx context.Context) error {
 	if c.Console.Listen == "" {
 		return nil

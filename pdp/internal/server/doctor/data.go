@@ -78,7 +78,7 @@ func (d directory) Findings(context.Context) (found finding.List) {
 	return found
 }
 
-// existing is the nearest directory upwards that there is.
+// existing returns the nearest directory upwards that there is.
 func existing(dir string) string {
 	for {
 		if _, err := os.Stat(dir); err == nil || filepath.Dir(dir) == dir {

@@ -213,7 +213,7 @@ func (c *Certificates) logEnd(leaf *x509.Certificate) {
 	}
 }
 
-// renewBefore is how long before its end a certificate should have been renewed.
+// renewBefore returns how long before its end a certificate should have been renewed.
 func renewBefore(leaf *x509.Certificate) time.Duration {
 	return min(14*24*time.Hour, leaf.NotAfter.Sub(leaf.NotBefore)/3)
 }

@@ -104,7 +104,7 @@ func (k *Keys) Add(spec Spec) (secret string, err error) {
 	return secret, nil
 }
 
-// newKeyID has 40 random bits: enough that a clash, which is looked for, is rare.
+// newKeyID returns 40 random bits: enough that a clash, which is looked for, is rare.
 func newKeyID() string { return strings.ToLower(rand.Text()[:8]) }
 
 func newKey(id string) string {

@@ -86,7 +86,7 @@ func ReadLog(ctx context.Context, log Log, keys *Keys) (known OnRecord, damage e
 	return known, damage, nil
 }
 
-// Compare is [ReadLog] for a directory, also beside a running server, whose newest records it lacks. It writes nothing.
+// Compare does as [ReadLog], for a directory, also beside a running server, whose newest records it lacks. It writes nothing.
 // Wrong has, by the name of each key that is not in force whatever its file says, the reason.
 func Compare(ctx context.Context, data string, keys *Keys) (damage error, wrong map[string]string, err error) {
 	log, err := segment.OpenReader(data)
