@@ -9,6 +9,7 @@ import (
 	"policy-service/evaluation"
 	"policy-service/obligations"
 	"policy-service/pdp/internal/approval/broker"
+	"policy-service/pdp/internal/server/approvals"
 	"policy-service/pdp/internal/server/capabilities"
 	"policy-service/pdp/internal/server/door"
 	"policy-service/schemas"
@@ -17,15 +18,12 @@ import (
 // documents are for clients without credentials, or that check signatures. They come from the configuration, never from
 // the Host of a request.
 type documents struct {
-	door *door.Door
-	keys *ownKeys
-	base func() string // the address of the service, "" if it is not known
-	path string        // of public_url
-	// takesRequests reports if a caller may file approval requests, grants if it may ask for capabilities, and exchanges if
-	// tokens of others are exchanged for them.
-	takesRequests, grants, exchanges func() bool
-	// seesCapability reports whether a policy of any tenant can see the capability of a call.
-	seesCapability func() bool
+	*base
+	keys         *ownKeys
+	listeners    *listeners
+	policies     *policies
+	approvals    *approvals.Approvals
+	capabilities *capabilities.Capabilities
 }
 
 const (
@@ -68,6 +66,7 @@ type metadata struct {
 
 // metadata describes the PDP at point, which is the base or a tenant below it.
 func (d *documents) metadata(point string) metadata {
+	base, callers := d.listeners.url(), d.live.Load()
 	m := metadata{
 		PolicyDecisionPoint:       point,
 		AccessEvaluationEndpoint:  point + "/access/v1/evaluation",
@@ -75,19 +74,19 @@ func (d *documents) metadata(point string) metadata {
 		SearchSubjectEndpoint:     point + "/access/v1/search/subject",
 		SearchResourceEndpoint:    point + "/access/v1/search/resource",
 		SearchActionEndpoint:      point + "/access/v1/search/action",
-		JWKSURI:                   d.base() + jwksPath,
+		JWKSURI:                   base + jwksPath,
 		SupportedObligations:      obligations.Types(),
 	}
-	if d.takesRequests() {
+	if d.approvals.Broker != nil && callers.credentials() {
 		m.AccessRequestEndpoint = point + broker.RequestsPath
 		m.Capabilities = []string{evaluation.AccessRequestCapability}
 	}
-	if d.grants() {
-		m.CapabilityEndpoint = d.base() + capabilities.Path
-		m.CapabilityStatusEndpoint = d.base() + capabilities.StatusPath
-		m.CapabilityPolicies = new(d.seesCapability())
+	if d.capabilities.Broker != nil && callers.credentials() {
+		m.CapabilityEndpoint = base + capabilities.Path
+		m.CapabilityStatusEndpoint = base + capabilities.StatusPath
+		m.CapabilityPolicies = new(d.policies.Bundle().SeesCapability())
 		m.Capabilities = append(m.Capabilities, evaluation.ToolCapability)
-		if d.exchanges() {
+		if capabilities.Exchanges(callers.callers) {
 			m.CapabilityTokenEndpoint = point + capabilities.TokenPath
 		}
 	}
@@ -102,26 +101,11 @@ type claims struct {
 	metadata
 }
 
-// newDocuments makes the documents of a server.
-func (s *Server) newDocuments() *documents {
-	credentials := func() bool { return s.live.Load().credentials() }
-	return &documents{
-		door:           s.door,
-		keys:           &s.keys,
-		base:           s.listeners.url,
-		path:           urlPath(s.config.PublicURL),
-		takesRequests:  func() bool { return s.approvals.Broker != nil && credentials() },
-		grants:         func() bool { return s.capabilities.Broker != nil && credentials() },
-		seesCapability: func() bool { return s.policies.Bundle().SeesCapability() },
-		exchanges:      func() bool { return capabilities.Exchanges(s.live.Load().callers) },
-	}
-}
-
 // Routes registers the routes, below the path of public_url as well. There the well-known part stands between the
 // host and that path (AuthZEN 1.0, 9.2). A proxy that removes the path before it asks is understood, too.
 func (d *documents) Routes(route registrar) {
 	paths := []string{metadataPath, metadataPath + door.TenantPrefix}
-	if path := d.path; path != "" {
+	if path := urlPath(d.config.PublicURL); path != "" {
 		paths = append(paths, metadataPath+path, metadataPath+path+door.TenantPrefix)
 	}
 	for _, path := range paths {
@@ -150,7 +134,7 @@ func (d *documents) describe(c echo.Context) error {
 	if _, err := d.door.Recognize(c); err != nil {
 		return err
 	}
-	point := d.base()
+	point := d.listeners.url()
 	if point == "" {
 		return door.NewProblem(http.StatusNotFound, "this server does not know by which address it is reached; the operator sets public_url")
 	}
@@ -190,7 +174,7 @@ func (d *documents) signed(point string) (body []byte, tag string, err error) {
 		return nil, "", err
 	}
 	// claims only lists what the tag depends on here: the key, the hour, and the metadata without the tenant.
-	form, err := door.Marshal(claims{keys.KeyID(), now.Unix(), 0, d.metadata(d.base())})
+	form, err := door.Marshal(claims{keys.KeyID(), now.Unix(), 0, d.metadata(d.listeners.url())})
 	return body, door.EntityTag(form), err
 }
 

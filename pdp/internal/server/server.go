@@ -101,7 +101,8 @@ func New(config Config) (*Server, error) {
 	s.opened = []any{
 		&decisionRoutes{base: &s.base, policies: s.policies, keys: &s.keys, receipts: func() string { return s.decisions.receipts() }},
 		meRoute{s.door}, s.approvals, granting{s.capabilities}, s.audit,
-		&health{door: s.door, opened: func() []any { return s.opened }}, &scrapes{base: &s.base}, s.newDocuments(),
+		&health{door: s.door, opened: func() []any { return s.opened }}, &scrapes{base: &s.base},
+		&documents{base: &s.base, keys: &s.keys, listeners: s.listeners, policies: s.policies, approvals: s.approvals, capabilities: s.capabilities},
 	}
 	return s, nil
 }
