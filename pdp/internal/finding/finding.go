@@ -3,6 +3,7 @@
 package finding
 
 import (
+	"context"
 	"fmt"
 	"strings"
 )
@@ -19,6 +20,20 @@ type Finding struct {
 	Try string `json:"try,omitzero"`
 	// Key is the key of the configuration that it is about, "" if it is about none.
 	Key string `json:"-"`
+}
+
+// Looked is a part that can be looked at.
+type Looked interface {
+	// Findings returns what is well and what bites, always in the same order.
+	Findings(ctx context.Context) List
+}
+
+// Of returns the findings of parts, in their order.
+func Of(ctx context.Context, parts ...Looked) (all List) {
+	for _, one := range parts {
+		all = append(all, one.Findings(ctx)...)
+	}
+	return all
 }
 
 // List gathers findings.

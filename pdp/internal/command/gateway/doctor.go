@@ -47,18 +47,11 @@ func (c Doctor) Run(s cli.Streams) error {
 		return process.PrintFindings(all, c.JSON, s)
 	}
 	all.OK("configuration", "it can be used")
-	for _, one := range []looked{configuration{told}, files{told}, remotePDP{told}, issuers{told}, upstreams{told}} {
-		all = append(all, one.Findings(ctx)...)
-	}
+	all = append(all, finding.Of(ctx, configuration{told}, files{told}, remotePDP{told}, issuers{told}, upstreams{told})...)
 	if ctx.Err() != nil {
 		return errors.New("it was interrupted, run it again")
 	}
 	return process.PrintFindings(all, c.JSON, s)
-}
-
-// looked is a part of a gateway, by what the operator wrote.
-type looked interface {
-	Findings(ctx context.Context) finding.List
 }
 
 // patience is how long the doctor waits for an answer.

@@ -21,7 +21,7 @@ type configuration struct {
 	now  time.Time
 }
 
-// Findings implements [looked].
+// Findings implements [finding.Looked].
 func (c configuration) Findings(context.Context) (found finding.List) {
 	const check = "configuration"
 	if c.err != nil {

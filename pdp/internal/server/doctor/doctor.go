@@ -6,7 +6,7 @@
 // start, run and stop meanwhile. If the log changed while the doctor read it, the doctor drops these findings and reads it
 // again.
 //
-// Something new is a type with the method Findings ([looked]), in a file here, and a line in Examine, where a start would come
+// Something new is a type with the method Findings ([finding.Looked]), in a file here, and a line in Examine, where a start would come
 // to it.
 package doctor
 
@@ -27,12 +27,6 @@ type Patient struct {
 	ConfigErr error
 }
 
-// looked is a part of a server that the doctor looks at.
-type looked interface {
-	// Findings returns what is well and what bites, always in the same order.
-	Findings(ctx context.Context) finding.List
-}
-
 // Examine looks at everything, in the order of a start. It takes as long as a bundle takes to load.
 func Examine(ctx context.Context, p Patient) (all finding.List) {
 	c := &p.Config
@@ -45,11 +39,11 @@ func Examine(ctx context.Context, p Patient) (all finding.List) {
 	data := openDirectory(c.Data)
 	shared := openCluster(ctx, c, said)
 	held := openAPIKeys(ctx, c, shared)
-	all = look(ctx, configuration{c, p.ConfigErr, said, now()}, policies{c, now()}, data, shared)
+	all = finding.Of(ctx, configuration{c, p.ConfigErr, said, now()}, policies{c, now()}, data, shared)
 	for tries := 3; ; tries-- {
 		before, was := data.mark()
 		log := openLog(data)
-		found := look(ctx, apiKeys{held, c, data, shared, log}, log, witnesses{c.DecisionLog.Witnesses, log, now()}, approvals{data, log},
+		found := finding.Of(ctx, apiKeys{held, c, data, shared, log}, log, witnesses{c.DecisionLog.Witnesses, log, now()}, approvals{data, log},
 			capabilities{c, data, log}, clock{log, now()}, disk{data, said}, address{c, held, log.running()})
 		log.close()
 		// All of the log stayed as it was, or its sealed segments while a server runs. A removal replaces sealed segments.
@@ -60,21 +54,14 @@ func Examine(ctx context.Context, p Patient) (all finding.List) {
 		}
 		if !settled {
 			none := &decisionLog{} // what was read of it, or compared with it, may be of two moments, and so may numbers
-			found = look(ctx, apiKeys{held, c, data, shared, none}, disk{data, said}, address{c, held, is})
-			for _, f := range look(ctx, approvals{data, none}, capabilities{c, data, none}) {
+			found = finding.Of(ctx, apiKeys{held, c, data, shared, none}, disk{data, said}, address{c, held, is})
+			for _, f := range finding.Of(ctx, approvals{data, none}, capabilities{c, data, none}) {
 				if f.Bites {
 					found = append(found, f)
 				}
 			}
 			found.Bites("log", "look again", "a server writes to it, and its files changed each time that they were read, so the log, its witnesses and the clock could not be examined")
 		}
-		return append(append(all, found...), look(ctx, console{c, held, said})...)
+		return append(append(all, found...), finding.Of(ctx, console{c, held, said})...)
 	}
-}
-
-func look(ctx context.Context, parts ...looked) (found finding.List) {
-	for _, one := range parts {
-		found = append(found, one.Findings(ctx)...)
-	}
-	return found
 }
