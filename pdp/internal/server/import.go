@@ -144,11 +144,9 @@ func JoinCurrent(ctx context.Context, c Config) (origin string, err error) {
 
 // openState opens what the commands about a cluster need of a data directory.
 func (s *Server) openState(ctx context.Context) (err error) {
-	t, err := openTelemetry(ctx, &s.config.Program, &s.lifetime)
-	if err != nil {
+	if err = s.openTelemetry(ctx); err != nil {
 		return err
 	}
-	s.telemetry, s.door.Options.Meters = t, &t.Requests
 	if s.keys, err = openKeys(&s.config); err != nil {
 		return err
 	}

@@ -17,20 +17,23 @@ import (
 )
 
 // openTelemetry makes the receivers of traces and metrics, unless the program has its own.
-func openTelemetry(ctx context.Context, p *Program, life *lifetime) (*telemetry.Telemetry, error) {
+func (b *base) openTelemetry(ctx context.Context) error {
+	p := &b.config.Program
 	t, err := telemetry.Open(ctx, telemetry.Options{
 		Version:        version.This().Version,
 		Instance:       uuid.NewString(),
 		MeterProvider:  p.MeterProvider,
 		TracerProvider: p.TracerProvider,
 		Untraced:       []string{"/livez", "/readyz", metricsPath},
-		Log:            p.Logger,
+		Log:            b.log,
 		StopsWithin:    p.stopsWithin(telemetry.StopsWithin),
 	})
-	if err == nil {
-		life.add("telemetry", t.Close)
+	if err != nil {
+		return err
 	}
-	return t, err
+	b.telemetry, b.door.Options.Meters = t, &t.Requests
+	b.lifetime.add("telemetry", t.Close)
+	return nil
 }
 
 // showState has metrics show the state of the service, from now until it stops.

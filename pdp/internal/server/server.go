@@ -4,7 +4,7 @@
 // evaluate.go.
 //
 // Something new is a type of its own as well, in a file here or in a room below; me.go is the smallest example. Start opens it
-// after telemetry, gives [lifetime] what closes it, and adds it to [Server.opened] before the handlers are made. What it has it
+// after the telemetry, gives [lifetime] what closes it, and adds it to [Server.opened] before the handlers are made. What it has it
 // says by a method each:
 //
 //   - Routes registers its routes ([routed]). A handler lets a request in by [door.Door.Admit], with a [door.Need].
@@ -115,11 +115,9 @@ func (s *Server) Start(ctx context.Context) error {
 
 // start opens one thing after the other, in the order in which they need each other. Each gives the lifetime what closes it.
 func (s *Server) start(ctx context.Context) (err error) {
-	t, err := openTelemetry(ctx, &s.config.Program, &s.lifetime)
-	if err != nil {
+	if err = s.openTelemetry(ctx); err != nil {
 		return err
 	}
-	s.telemetry, s.door.Options.Meters = t, &t.Requests
 	if err = checkShared(ctx, s.config.Data, s.config.Cluster); err != nil {
 		return err
 	}
