@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"time"
 
 	"policy-service/pdp"
 	"policy-service/pdp/internal/capability/broker"
@@ -128,4 +129,41 @@ func (p *policies) hasTenant(name string) (bool, error) {
 		return false, pdp.ErrNoBundle
 	}
 	return bundle.HasTenant(name), nil
+}
+
+type bundleState struct {
+	Digest      string    `json:"digest"`
+	LoadedAt    time.Time `json:"loaded_at"`
+	OnDisk      string    `json:"on_disk"`
+	Later       []string  `json:"later,omitzero"`
+	Unavailable []string  `json:"unavailable,omitzero"`
+}
+
+// refusedState is the bundle that was refused, with the first of its problems.
+type refusedState struct {
+	At       time.Time    `json:"at"`
+	Tenants  []string     `json:"tenants,omitzero"`
+	Problems pdp.Problems `json:"problems"`
+	// More is how many problems more there are.
+	More int `json:"more,omitzero"`
+}
+
+// Ready implements [ready].
+func (p *policies) Ready(is *readiness) {
+	bundle := p.Bundle()
+	if bundle == nil {
+		is.unavailable = true
+		return
+	}
+	status := p.Status()
+	is.Bundle = &bundleState{status.Digest, status.LoadedAt.UTC(), status.OnDisk, p.Later(), bundle.Unavailable()}
+	if len(is.Bundle.Unavailable) > 0 {
+		is.degrade()
+	}
+	if r := status.Refused; r != nil {
+		is.degrade()
+		first, more := firstOf(r.Problems)
+		tenants, _ := firstOf(r.Tenants)
+		is.Refused = &refusedState{r.At.UTC(), tenants, first, more}
+	}
 }

@@ -3,11 +3,9 @@ package server
 import (
 	"errors"
 	"net/http"
-	"time"
 
 	"github.com/labstack/echo/v4"
 
-	"policy-service/pdp"
 	"policy-service/pdp/internal/server/auth"
 	"policy-service/pdp/internal/server/door"
 )
@@ -50,23 +48,6 @@ type readiness struct {
 
 // degrade says that something is not as it should be, although requests are answered.
 func (r *readiness) degrade() { r.Status = "degraded" }
-
-type bundleState struct {
-	Digest      string    `json:"digest"`
-	LoadedAt    time.Time `json:"loaded_at"`
-	OnDisk      string    `json:"on_disk"`
-	Later       []string  `json:"later,omitzero"`
-	Unavailable []string  `json:"unavailable,omitzero"`
-}
-
-// refusedState is the bundle that was refused, with the first of its problems.
-type refusedState struct {
-	At       time.Time    `json:"at"`
-	Tenants  []string     `json:"tenants,omitzero"`
-	Problems pdp.Problems `json:"problems"`
-	// More is how many problems more there are.
-	More int `json:"more,omitzero"`
-}
 
 // mostProblems are quoted at once, in the log and in /readyz. The tenants together may have made many, and each is a
 // line.
@@ -112,26 +93,6 @@ func (h *health) readiness() (int, readiness) {
 		return http.StatusServiceUnavailable, is
 	}
 	return http.StatusOK, is
-}
-
-// Ready implements [ready].
-func (p *policies) Ready(is *readiness) {
-	bundle := p.Bundle()
-	if bundle == nil {
-		is.unavailable = true
-		return
-	}
-	status := p.Status()
-	is.Bundle = &bundleState{status.Digest, status.LoadedAt.UTC(), status.OnDisk, p.Later(), bundle.Unavailable()}
-	if len(is.Bundle.Unavailable) > 0 {
-		is.degrade()
-	}
-	if r := status.Refused; r != nil {
-		is.degrade()
-		first, more := firstOf(r.Problems)
-		tenants, _ := firstOf(r.Tenants)
-		is.Refused = &refusedState{r.At.UTC(), tenants, first, more}
-	}
 }
 
 // prober is the caller of a request about health. A proxy asks as well, before it sends any other request here.
