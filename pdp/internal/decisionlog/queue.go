@@ -117,7 +117,7 @@ func (w *writer) admitCall(ctx context.Context, c *call) error {
 	return nil
 }
 
-// runHeld has the writer call do between two transactions, after all that was answered. See [writer.whileHeld].
+// runHeld calls do on the writer between two transactions, after all that was answered. See [writer.whileHeld].
 func (w *writer) runHeld(ctx context.Context, do func() error) error {
 	return w.submitCall(ctx, &call{do: func() error { return w.whileHeld(do) }})
 }

@@ -43,7 +43,7 @@ func (l *Log) ByID(id string) (record.Record, error) {
 	return l.Reader.ByID(id)
 }
 
-// Find is [Log.ByID], but also finds a record by the id of one of its questions.
+// Find finds a record by its id, as [Log.ByID] does, or by the id of one of its questions.
 func (l *Log) Find(id string) (record.Record, error) { return segment.FindRecord(id, l.ByID) }
 
 // longestWait is how long a read waits whose caller sets no end. Filling takes milliseconds, unless the disk hangs.

@@ -74,7 +74,7 @@ func (r *Reader) ReadSome(from, to uint64) (out []record.Record, err error) {
 	return out, err
 }
 
-// readSome is [Reader.ReadSome] in a transaction.
+// readSome does as [Reader.ReadSome], in a transaction.
 func readSome(tx *bbolt.Tx, from, to uint64) (out []record.Record, err error) {
 	size := 0
 	for r, err := range scanStored(tx, from, to) {
