@@ -135,7 +135,7 @@ func openLog(ctx context.Context, b *base, to *audit.Audit) (d *decisionLog, err
 	case err != nil:
 		return nil, fmt.Errorf("cannot open the decision log: %w; the disk may be full", err)
 	}
-	b.lifetime.add("decision log", closing(d.close))
+	b.lifetime.add("decision log", closing(d.Close))
 	for _, tail := range d.Log.Unsigned() {
 		b.log.Error("nothing says that the service wrote the last records of the decision log; they stay, and unsigned_tail names them; "+
 			"if no older version and no restored file explains them, find out who can write to the data directory",
@@ -243,7 +243,8 @@ func (d *decisionLog) recordStop(ctx context.Context) error {
 	return nil
 }
 
-func (d *decisionLog) close() error {
+// Close closes the log. A disk that fails keeps no server from stopping.
+func (d *decisionLog) Close() error {
 	err := d.Log.Close()
 	if errors.Is(err, segment.ErrUnavailable) {
 		d.base.log.Error("the decision log cannot be closed in order", "error", err)
