@@ -78,20 +78,38 @@ mcp-try: ## call three tools through the gateway of mcp-demo, and look them up i
 # The packages whose tests take longest begin first, so that none of them is left to run alone.
 LONGEST = ./cmd/policy-service ./pdp/internal/server ./pdp/internal/console ./pdp/internal/approval ./pdp/internal/mcp ./pdp ./pdp/internal/decisionlog ./pdp/internal/capability ./conformance/... ./pdp/internal/load ./pdp/internal/cluster
 
-# The longest package waits half of its time: one package more runs than there are cores.
-AT_ONCE = $(shell expr 1 + $$(getconf _NPROCESSORS_ONLN))
+# The longest packages wait half of their time: two packages more run than there are cores, and one more in the gate, where lint
+# runs beside them.
+AT_ONCE = $(shell expr $(if $(WITHOUT),2,1) + $$(getconf _NPROCESSORS_ONLN))
 
 # lint has vetted all of it: to vet each package once more as it is tested takes minutes. The timeout ends only what is stuck: a
 # package whose tests build programs of others takes four minutes, and ten more where nothing of those is compiled yet.
 # Tests make thousands of servers and stores, of which little stays: with Go's default much of the time goes to the collector.
-TESTS = @GOGC="$${GOGC:-400}" $(GO) run ./.ci/tests
-GO_TEST = -vet=off -count=1 -timeout 40m
+TESTS = env GOGC="$${GOGC:-400}" $(GO) run ./.ci/tests
+GO_TEST = -vet=off $(COUNT) -timeout 40m
 
-test: ## run the tests (needs Go, make and curl; about 5 minutes)
-	$(TESTS) $(GO_TEST) -short -p $(AT_ONCE) $(LONGEST) ./...
+# What make test leaves out, and make ci has: tests in browsers, beside an etcd, of what Helm, Kubernetes and Compose make of our
+# files, by judges of our proofs, and of archives and images. They ask night.Other for these names.
+WITHOUT ?= browsers etcd kubernetes judges releases
+
+# make test takes results that the go command has kept, of packages whose tests would read the same files again. The tests of a few
+# start programs that read the checkout, of which the go command hears nothing. They call filetree.Checkout, and run again after any
+# change of it:
+#   cmd/policy-service    a shell that a page is typed into, the program, make, cp and go
+#   conformance/pep       go, which builds an example
+#   evaluation/clients    Python, which runs a client
+#   pdp/pdptest/strangers go, which tests examples in another module
+#   and with WITHOUT= all that ask package judged for a program of a module below pdp/pdptest
+# The gate and the night run all tests anew, and leave nothing out.
+COUNT ?=
+ci night whole race race-whole npm measure soak: export COUNT = -count=1
+ci night whole race race-whole npm measure soak: export WITHOUT =
+
+test: ## run the tests that need Go, make and curl alone (minutes; seconds where nothing has changed)
+	@WITHOUT='$(WITHOUT)' .ci/inmemory $(TESTS) $(GO_TEST) -short -p $(AT_ONCE) $(LONGEST) ./...
 
 # A program built with the detector sleeps a second before it ends, so that what still runs may report.
-RACE = CGO_ENABLED=1 GORACE="$${GORACE:-atexit_sleep_ms=50}" $(GO) run ./.ci/tests
+RACE = .ci/inmemory env CGO_ENABLED=1 GORACE="$${GORACE:-atexit_sleep_ms=50}" $(GO) run ./.ci/tests
 
 race: ## run the tests of .ci/race with the race detector (needs a C compiler)
 	@$(RACE) -list .ci/race $(GO_TEST) -race -short
@@ -135,7 +153,7 @@ night: ## run everything: whole tests, race of all, npm, fuzz (FUZZTIME=30s), so
 	@$(GO) run ./.ci/steps -k build lint lint-rare measure whole race-whole npm soak fuzz
 
 whole: ## run the tests with all generated cases
-	$(TESTS) $(GO_TEST) -p $(AT_ONCE) $(LONGEST) ./...
+	@$(TESTS) $(GO_TEST) -p $(AT_ONCE) $(LONGEST) ./...
 
 race-whole: ## run all tests with the race detector
 	@$(RACE) $(GO_TEST) -race -short -p $(AT_ONCE) $(LONGEST) ./...

@@ -17,7 +17,7 @@ func TestClusterPages(t *testing.T) {
 	parallelPage(t)
 	bin := t.TempDir()
 	for name, tool := range map[string]string{"etcd": "server", "etcdctl": "etcdctl", "etcdutl": "etcdutl"} {
-		must(t, os.Symlink(judged.ProgramOf(t, "members", tool), filepath.Join(bin, name)))
+		must(t, os.Symlink(judged.ProgramOf(t, "etcd", tool), filepath.Join(bin, name)))
 	}
 	m := &terminal{dir: t.TempDir(), address: ownLoopback()}
 	m.open(t, built(t)+string(os.PathListSeparator)+bin)

@@ -6,14 +6,17 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"policy-service/pdp/pdptest/night"
 )
 
 // TestClusterStory types `make cluster` in a checkout, and then what that prints: an approval that one replica asked for and another
 // decided is used at the third, once.
 func TestClusterStory(t *testing.T) {
 	t.Parallel()
+	night.Other(t, "etcd")
 	m := &terminal{dir: t.TempDir(), address: ownLoopback()}
-	m.checkout(t, "Makefile", "policies", "pdp/cluster/example", "pdp/pdptest/members")
+	m.checkout(t, "Makefile", "policies", "pdp/cluster/example", "pdp/pdptest/etcd")
 	bin := filepath.Join(m.dir, "bin")
 	must(t, os.CopyFS(bin, os.DirFS(built(t))))
 	shown := m.demonstrate(t, "cluster", "Ctrl-C ends all")

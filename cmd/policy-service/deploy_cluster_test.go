@@ -104,7 +104,7 @@ func (m *composed) contain(t *testing.T, name string) string {
 		case "quay.io/coreos/etcd":
 			script += system
 			for file, tool := range map[string]string{"etcd": "server", "etcdctl": "etcdctl"} {
-				script += "touch ROOT/" + file + " && mount --bind " + judged.ProgramOf(t, "members", tool) + " ROOT/" + file + "\n"
+				script += "touch ROOT/" + file + " && mount --bind " + judged.ProgramOf(t, "etcd", tool) + " ROOT/" + file + "\n"
 			}
 		case "haproxy":
 			script += system

@@ -66,7 +66,7 @@ func readComposition(t *testing.T, file string) (c composition) {
 	if err != nil || len(found) != 4 {
 		t.Fatalf("some of %v are held by no test (%v)", found, err)
 	}
-	program := judged.ProgramOf(t, "manifests", "manifest")
+	program := judged.ProgramOf(t, "kubernetes", "manifest")
 	load, _ := loadedCompositions.LoadOrStore(file, sync.OnceValue(func() error {
 		out, err := exec.Command(program, "compose", "deploy/compose/"+file, "OWNER=1000:1000").CombinedOutput()
 		if err != nil {

@@ -38,6 +38,7 @@ const platform = runtime.GOOS + "-" + runtime.GOARCH
 // built. The first test that needs it makes it.
 func dist(t *testing.T) (dir string) {
 	t.Helper()
+	night.Other(t, "releases")
 	dir = filepath.Join(built(t), "dist")
 	must(t, distOnce())
 	return dir

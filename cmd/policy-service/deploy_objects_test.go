@@ -153,7 +153,7 @@ type rendered map[string][]byte
 func render(t *testing.T, args ...string) (rendered, error) {
 	t.Helper()
 	var said bytes.Buffer
-	command := exec.CommandContext(t.Context(), judged.ProgramOf(t, "manifests", "manifest"), args...)
+	command := exec.CommandContext(t.Context(), judged.ProgramOf(t, "kubernetes", "manifest"), args...)
 	command.Stderr = &said
 	out, err := command.Output()
 	if err != nil {

@@ -25,6 +25,7 @@ import (
 
 	"policy-service/pdp/pdptest"
 	"policy-service/pdp/pdptest/browsertest"
+	"policy-service/pdp/pdptest/filetree"
 	"policy-service/pdp/pdptest/inside/cli"
 	"policy-service/pdp/pdptest/inside/command"
 	"policy-service/pdp/pdptest/inside/decisionlog"
@@ -75,7 +76,7 @@ func (b browsing) Run() int {
 // It takes half a minute of CPU: that is hundreds of processes. Nothing runs beside it but transcripts, so that they can change the
 // working directory.
 func TestScript(t *testing.T) {
-	here, bundle := cwd(t), starter(t)
+	here, bundle, disk := cwd(t), starter(t), onDisk(t)
 	t.Cleanup(func() {
 		must(t, os.Chdir(here))
 	})
@@ -89,6 +90,7 @@ func TestScript(t *testing.T) {
 		RequireUniqueNames:  true,
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("STARTER", bundle)
+			e.Setenv("DISK", disk)
 			e.Setenv("SCHEMAS", bundle+"/../../schemas")
 			e.Setenv("GORACE", os.Getenv("GORACE")) // see make race
 			e.Setenv("CERT", cert)
@@ -110,7 +112,12 @@ func TestScript(t *testing.T) {
 	})
 }
 
-func starter(t *testing.T) string { return cwd(t) + "/../../policies/starter" }
+// starter is the directory of a bundle of the checkout, for a program that a test starts.
+func starter(t *testing.T) string {
+	t.Helper()
+	filetree.Checkout(t)
+	return cwd(t) + "/../../policies/starter"
+}
 
 func cwd(t *testing.T) string {
 	t.Helper()

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"policy-service/pdp/pdptest/filetree"
 )
 
 // The pages of this repository promise commands and their answers. Here they are taken at their word: each page is typed,
@@ -135,7 +137,7 @@ func TestPages(t *testing.T) {
 		if steps := p.steps(t); len(steps) > 0 {
 			t.Run(p.path, func(t *testing.T) {
 				parallelPage(t)
-				newTerminal(t, bin).read(t, p, steps)
+				newTerminal(t, p, bin).read(t, p, steps)
 			})
 		}
 	}
@@ -156,21 +158,24 @@ func TestPagesFirstCurl(t *testing.T) {
 	}
 }
 
-// pages are all of the repository, in the order of their paths.
+// pages are all of the repository: the first one, and the others in the order of their paths.
 func pages(t *testing.T) (all []page) {
 	t.Helper()
-	err := fs.WalkDir(os.DirFS(root), ".", func(path string, d fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case d.IsDir() && path != "." && (strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata" || d.Name() == "node_modules"):
-			return fs.SkipDir
-		case strings.HasSuffix(path, ".md"):
-			all = append(all, readPage(t, path))
-		}
-		return nil
-	})
-	must(t, err)
+	all = append(all, readPage(t, "README.md"))
+	for _, room := range filetree.Rooms {
+		err := fs.WalkDir(os.DirFS(root), room, func(path string, d fs.DirEntry, err error) error {
+			switch {
+			case err != nil:
+				return err
+			case d.IsDir() && (strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata" || d.Name() == "node_modules"):
+				return fs.SkipDir
+			case strings.HasSuffix(path, ".md"):
+				all = append(all, readPage(t, path))
+			}
+			return nil
+		})
+		must(t, err)
+	}
 	return all
 }
 

@@ -52,15 +52,27 @@ type terminal struct {
 	output       *bufio.Reader
 }
 
-func newTerminal(t *testing.T, bin string) *terminal {
+func newTerminal(t *testing.T, p page, bin string) *terminal {
 	t.Helper()
 	m := &terminal{dir: t.TempDir(), address: ownLoopback()}
+	if strings.Contains(p.text, "policy-service doctor") {
+		m.dir = onDisk(t)
+	}
 	for _, name := range []string{"policies", "conformance"} {
 		must(t, os.CopyFS(filepath.Join(m.dir, name), os.DirFS(filepath.Join(root, name))))
 	}
 	m.serve(t, bin)
 	m.open(t, bin)
 	return m
+}
+
+// onDisk returns a directory for one test of which doctor does not say that it is memory: one of t.TempDir may be.
+func onDisk(t *testing.T) (dir string) {
+	t.Helper()
+	dir, err := os.MkdirTemp("/var/tmp", "policy-service-")
+	must(t, err)
+	t.Cleanup(func() { must(t, os.RemoveAll(dir)) })
+	return dir
 }
 
 // serve is the other terminal, in which `make run` was typed.

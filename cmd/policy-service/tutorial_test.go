@@ -23,7 +23,7 @@ func TestTutorialInABrowser(t *testing.T) {
 		t.Fatalf("%s has %d commands, and %d of them do not approve", p.path, len(p.steps(t)), len(steps))
 	}
 	parallelPage(t)
-	m := newTerminal(t, bin)
+	m := newTerminal(t, p, bin)
 	m.follows = reason
 	m.read(t, p, steps)
 }

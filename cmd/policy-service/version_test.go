@@ -13,6 +13,7 @@ import (
 	"sync"
 	"testing"
 
+	"policy-service/pdp/pdptest/filetree"
 	"policy-service/pdp/pdptest/inside/version"
 	"policy-service/pdp/pdptest/night"
 )
@@ -52,6 +53,7 @@ func TestBuildsAreTheSame(t *testing.T) {
 // built is a directory with the program as a file. The first test that needs it builds it; TestMain removes it.
 func built(t *testing.T) (dir string) {
 	t.Helper()
+	filetree.Checkout(t)
 	needProgram(t, "make")
 	must(t, buildOnce())
 	return builtIn

@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"policy-service/pdp/pdptest/filetree"
 )
 
 const example = "../../evaluation/coaz/sdkpep/example"
@@ -23,6 +25,7 @@ func TestSDKExamplePasses(t *testing.T) {
 	if testing.Short() {
 		cases = quick(cases)
 	}
+	filetree.Checkout(t)
 	bin := filepath.Join(t.TempDir(), "example")
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-ldflags=-s -w", "-o", bin, example).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)

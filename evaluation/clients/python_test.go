@@ -23,6 +23,7 @@ import (
 	"testing"
 	"time"
 
+	"policy-service/pdp/pdptest/filetree"
 	"policy-service/pdp/pdptest/night"
 	"policy-service/pdp/pdptest/npm"
 )
@@ -33,6 +34,7 @@ const debian = "/usr/bin/python3"
 // py runs a command for at most four minutes, and returns its output. It leaves no bytecode behind.
 func py(t *testing.T, dir string, env []string, command ...string) (out string, err error) {
 	t.Helper()
+	filetree.Checkout(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
 	c := exec.CommandContext(ctx, command[0], command[1:]...)

@@ -787,6 +787,7 @@ func (s *scene) left(all []approval.Approval) (kept map[string]approval.Approval
 // their disk.
 func rounds(t *testing.T, n int) {
 	t.Helper()
+	night.Other(t, "etcd")
 	seed, contended := rand.Uint64(), 0
 	t.Logf("seed %d", seed)
 	for first := 0; first < n; {

@@ -4,6 +4,8 @@ import (
 	"os"
 	"os/exec"
 	"testing"
+
+	"policy-service/pdp/pdptest/night"
 )
 
 // inTrouble is the name of a variable. Where it is set all stores have an engine that refuses one of three changes as if
@@ -31,6 +33,7 @@ func TestInTrouble(t *testing.T) {
 // are about a thousand subjects.
 func TestOnEtcd(t *testing.T) {
 	t.Parallel()
+	night.Other(t, "etcd")
 	again(t, onEtcd, unchanged+"|TestInTrouble|TestOnEtcd|TestReplicas.*|TestToolRequestsAreBounded|TestTake.*|TestLocked|TestDisk.*|TestLostWrites|TestDamage.*|TestFlippedValue|TestFormatRefused|"+
 		"TestReserved(Round|Use)IsNotGivenBack|TestCopyOfAReservationCountsOnce|TestRoundsBeforeAKnownOneAreTaken|TestNothingGoesOnFromWhatIsAskedAgain|"+
 		"TestUnlisted.*|TestNoRoundWithoutRounds|TestFollowNeedsItsFile|TestWhatAnOlderCopyCatchesUpIsNew|TestOlderCopy.*|TestShorterLogKeepsStoreClosed|"+

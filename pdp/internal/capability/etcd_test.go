@@ -17,6 +17,7 @@ import (
 	"policy-service/pdp/internal/capability"
 	"policy-service/pdp/internal/ledger/ledgertest"
 	"policy-service/pdp/pdptest/etcdtest"
+	"policy-service/pdp/pdptest/night"
 )
 
 // onEtcd is the name of a variable. Where it is set all stores are in etcd.
@@ -26,6 +27,7 @@ const onEtcd = "CAPABILITIES_ON_ETCD"
 // engine, and those of what is in memory alone.
 func TestOnEtcd(t *testing.T) {
 	t.Parallel()
+	night.Other(t, "etcd")
 	but := "-test.skip=^(TestOnEtcd|TestOlderValue|TestLimits|TestOlderFile|TestDamage|TestRun|TestOpenRefused|TestSeen.*|TestKept.*|TestNonces|TestLostAnswers|TestFirstValuePutBack|TestRestoredEtcd|TestRevokeManyWithoutIndexes|TestListOfACopy|TestPlacesAreNotTakenAway)$"
 	again := exec.CommandContext(t.Context(), os.Args[0], "-test.short", "-test.timeout=30m", but)
 	again.Env = append(os.Environ(), onEtcd+"=1")

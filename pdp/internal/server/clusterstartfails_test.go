@@ -11,11 +11,13 @@ import (
 	"policy-service/pdp/internal/server"
 	"policy-service/pdp/pdptest"
 	"policy-service/pdp/pdptest/etcdtest"
+	"policy-service/pdp/pdptest/night"
 	"policy-service/pdp/pdptest/port"
 )
 
 // TestReplicaStartsAfterAFailure: the same holds for a replica, also while it answers at its addresses that it waits.
 func TestReplicaStartsAfterAFailure(t *testing.T) {
+	night.Other(t, "etcd")
 	if !alone(t) {
 		return
 	}

@@ -38,6 +38,7 @@ func Main(m *testing.M) int {
 // start returns the context of the browser, which it starts with the first test that needs one.
 func start(t testing.TB) context.Context {
 	t.Helper()
+	night.Other(t, "browsers")
 	if night.Race {
 		t.Skip("the race detector sees nothing of what happens in a browser")
 	}

@@ -30,6 +30,7 @@ import (
 	"policy-service/pdp/internal/ledger"
 	"policy-service/pdp/internal/ledger/etcd"
 	"policy-service/pdp/pdptest/judged"
+	"policy-service/pdp/pdptest/night"
 	"policy-service/pdp/pdptest/port"
 )
 
@@ -68,6 +69,7 @@ type member struct {
 // Start starts members, and returns when they have a leader.
 func Start(t testing.TB, o Options) *Cluster {
 	t.Helper()
+	night.Other(t, "etcd")
 	if o.Members == 0 {
 		o.Members = 3
 	}
@@ -183,7 +185,7 @@ func (c *Cluster) start(n int) (said string) {
 	c.t.Helper()
 	m := c.members[n]
 	before := len(m.said.String())
-	command := exec.Command(judged.ProgramOf(c.t, "members", "member"), "-name", m.name, "-data", m.data, "-cluster", c.peers(),
+	command := exec.Command(judged.ProgramOf(c.t, "etcd", "member"), "-name", m.name, "-data", m.data, "-cluster", c.peers(),
 		"-token", c.token, "-client", "http://"+m.client, "-peer", "http://"+m.peer, "-advertise", "http://"+m.peers.address(),
 		"-quota", fmt.Sprint(c.options.Quota), "-heartbeat", "50") // on a busy machine a leader must not lose others by being late
 	stdin, err := command.StdinPipe()
@@ -474,7 +476,7 @@ func (c *Cluster) PutBack(dir string) {
 // Restore has etcdutl make all members anew of a snapshot, with the same addresses and ids.
 func (c *Cluster) Restore(snapshot string, flags ...string) {
 	c.t.Helper()
-	etcdutl := judged.ProgramOf(c.t, "members", "etcdutl")
+	etcdutl := judged.ProgramOf(c.t, "etcd", "etcdutl")
 	c.still(func(m *member) error {
 		if err := os.RemoveAll(m.data); err != nil {
 			return err
@@ -625,6 +627,7 @@ var one struct {
 // One is a member that all tests of a program share: each has a prefix of its own. It ends with the program.
 func One(t testing.TB) (endpoints []string) {
 	t.Helper()
+	night.Other(t, "etcd") // before Do, which a test that is skipped would leave done
 	one.Do(func() {
 		var client string
 		if client, one.stdin, one.err = alone(t, "http"); one.err == nil {
@@ -655,7 +658,7 @@ func alone(t testing.TB, scheme string, flags ...string) (client string, stdin i
 		return "", nil, err
 	}
 	client, peer := port.Free(t), port.Free(t)
-	command := exec.Command(judged.ProgramOf(t, "members", "member"), append(flags, "-data", dir, "-cluster", "m0=http://"+peer,
+	command := exec.Command(judged.ProgramOf(t, "etcd", "member"), append(flags, "-data", dir, "-cluster", "m0=http://"+peer,
 		"-client", scheme+"://"+client, "-peer", "http://"+peer, "-advertise", "http://"+peer, "-remove")...)
 	if stdin, err = command.StdinPipe(); err != nil {
 		return "", nil, err

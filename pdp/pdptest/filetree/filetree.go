@@ -1,13 +1,15 @@
 // Package filetree makes no promise: it is for the tests of this module alone. It writes the files that tests of
-// directories need.
+// directories need, and knows those of the checkout.
 package filetree
 
 import (
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -38,6 +40,35 @@ func (files Tree) Write(t testing.TB, dir string) {
 		}
 	}
 }
+
+// Rooms are the directories of the checkout that git keeps.
+var Rooms = []string{".ci", "cmd", "conformance", "evaluation", "obligations", "pdp", "policies", "schemas"}
+
+// Checkout lists the whole checkout once, so that the go command runs the tests of this package again after any change of
+// it. Of files that another program reads, the go command hears nothing: a test that starts such a program calls Checkout.
+func Checkout(t testing.TB) {
+	t.Helper()
+	root := ".."
+	for {
+		if _, err := os.Stat(filepath.Join(root, "go.sum")); err == nil {
+			break
+		}
+		if root += "/.."; len(root) > 100 {
+			t.Fatal("there is no go.sum above this directory; run the test in a checkout")
+		}
+	}
+	listed.Do(func() {
+		for _, name := range append([]string{"go.mod", "Makefile", "README.md"}, Rooms...) {
+			// The go command keeps the size and the time of each file in a directory that was listed.
+			err := fs.WalkDir(os.DirFS(root), name, func(_ string, _ fs.DirEntry, err error) error { return err })
+			if err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+var listed sync.Once
 
 // Smallest is a bundle that loads, and More is one with a forbid.
 const (

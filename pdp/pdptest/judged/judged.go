@@ -13,6 +13,9 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"policy-service/pdp/pdptest/filetree"
+	"policy-service/pdp/pdptest/night"
 )
 
 // Program is the path of a program of that module: "judge", "litewitness" or "witnessctl". The go command keeps the
@@ -25,6 +28,8 @@ func Program(t testing.TB, name string) string {
 // ProgramOf is the path of a program of a module below pdp/pdptest.
 func ProgramOf(t testing.TB, module, name string) string {
 	t.Helper()
+	night.Other(t, module)
+	filetree.Checkout(t)
 	one, _ := programs.LoadOrStore(module+" "+name, sync.OnceValues(func() (string, error) { return build(module, name) }))
 	path, err := one.(func() (string, error))()
 	if err != nil {

@@ -6,13 +6,16 @@
 //   - [Soaks]: it looks for what shows only after a while;
 //   - [Whole]: it takes long, and what it could find is rare.
 //
-// And [Npm] is for tests that run programs of others: the gate runs them where what they judge has changed.
+// [Other] is for tests that ask a program of others which `make test` leaves out and the gate has. And [Npm] is for tests that run programs of others: the gate runs them where what they judge has changed.
 //
-// A test calls them itself, and not through a helper, so that `make measure`, `make soak` and `make npm` find it in the text.
+// A test calls Measures, Soaks and Npm itself, and not through a helper, so that `make measure`, `make soak` and `make npm`
+// find it in the text. What starts a program of others calls Other.
 package night
 
 import (
 	"os"
+	"slices"
+	"strings"
 	"testing"
 )
 
@@ -40,6 +43,20 @@ func Npm(t testing.TB) {
 	t.Helper()
 	if os.Getenv("NPM") == "" {
 		t.Skip("it runs programs from npm; run make npm")
+	}
+}
+
+// others are what `make test` leaves out: it is not on every machine, or takes long to compile. See WITHOUT in the Makefile.
+var others = []string{"browsers", "etcd", "kubernetes", "judges", "releases"}
+
+// Other skips a test that needs one of the others, if the variable WITHOUT names that.
+func Other(t testing.TB, name string) {
+	t.Helper()
+	if !slices.Contains(others, name) {
+		t.Fatalf("make test leaves out %v, and not %s: add it there, and to WITHOUT in the Makefile", others, name)
+	}
+	if slices.Contains(strings.Fields(os.Getenv("WITHOUT")), name) {
+		t.Skipf("make test leaves out %s; run make test WITHOUT=", name)
 	}
 }
 

@@ -25,6 +25,7 @@ import (
 	"policy-service/pdp/internal/server/auth"
 	"policy-service/pdp/internal/server/auth/keys"
 	"policy-service/pdp/pdptest"
+	"policy-service/pdp/pdptest/filetree"
 	"policy-service/policies"
 )
 
@@ -76,6 +77,7 @@ forbid (principal, action == Action::"get_customer", resource == customer::"kept
 
 func TestExamples(t *testing.T) {
 	t.Parallel()
+	filetree.Checkout(t)
 	module := writeModule(t)
 	want := map[string]bool{}
 	for _, p := range packages {

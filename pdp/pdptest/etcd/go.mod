@@ -1,6 +1,6 @@
 // The members of an etcd cluster, for tests: see package etcdtest. Ours does not require the server of etcd.
 // A module that ours requires, too, has the version that it has there: then it is compiled once.
-module policy-service/pdp/pdptest/members
+module policy-service/pdp/pdptest/etcd
 
 go 1.26.0
 
@@ -8,7 +8,7 @@ tool (
 	go.etcd.io/etcd/etcdctl/v3
 	go.etcd.io/etcd/etcdutl/v3
 	go.etcd.io/etcd/server/v3
-	policy-service/pdp/pdptest/members/member
+	policy-service/pdp/pdptest/etcd/member
 )
 
 require (

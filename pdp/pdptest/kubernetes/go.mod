@@ -1,9 +1,9 @@
 // What a Helm chart and a kustomization render, for tests: see package main in manifest. Ours requires none of these.
-module policy-service/pdp/pdptest/manifests
+module policy-service/pdp/pdptest/kubernetes
 
 go 1.26.0
 
-tool policy-service/pdp/pdptest/manifests/manifest
+tool policy-service/pdp/pdptest/kubernetes/manifest
 
 require (
 	github.com/compose-spec/compose-go/v2 v2.16.2
