@@ -3,6 +3,7 @@ package server_test
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -70,6 +71,16 @@ func TestAReplicaWithAWrongClock(t *testing.T) {
 	}
 	for _, w := range all {
 		w.Advance(2 * time.Minute)
+	}
+	differs := func(w *wallet, by time.Duration, skew float64) {
+		w.Set(by)
+		eventually(t, fmt.Sprint("all know of a difference of ", skew), func() bool {
+			return !slices.ContainsFunc(all, func(one *wallet) bool { _, is := one.ready(); return is.Cluster.Skew != skew })
+		})
+	}
+	for _, w := range all { // what the others have of its clock is from before, and differs by two minutes, until they hear of it again
+		differs(w, 3*time.Minute, 180)
+		differs(w, -3*time.Minute, 0)
 	}
 	a, b, c := all[0], all[1], all[2]
 	made := 0
