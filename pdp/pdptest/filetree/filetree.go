@@ -48,16 +48,16 @@ var Rooms = []string{".ci", "cmd", "conformance", "evaluation", "obligations", "
 // it. Of files that another program reads, the go command hears nothing: a test that starts such a program calls Checkout.
 func Checkout(t testing.TB) {
 	t.Helper()
-	root := ".."
-	for {
-		if _, err := os.Stat(filepath.Join(root, "go.sum")); err == nil {
-			break
+	listed.Do(func() { // the first time: later a test may be in another directory
+		root := ".."
+		for {
+			if _, err := os.Stat(filepath.Join(root, "go.sum")); err == nil {
+				break
+			}
+			if root += "/.."; len(root) > 100 {
+				t.Fatal("there is no go.sum above this directory; run the test in a checkout")
+			}
 		}
-		if root += "/.."; len(root) > 100 {
-			t.Fatal("there is no go.sum above this directory; run the test in a checkout")
-		}
-	}
-	listed.Do(func() {
 		for _, name := range append([]string{"go.mod", "Makefile", "README.md"}, Rooms...) {
 			// The go command keeps the size and the time of each file in a directory that was listed.
 			err := fs.WalkDir(os.DirFS(root), name, func(_ string, _ fs.DirEntry, err error) error { return err })

@@ -6,7 +6,8 @@
 //   - [Soaks]: it looks for what shows only after a while;
 //   - [Whole]: it takes long, and what it could find is rare.
 //
-// [Other] is for tests that ask a program of others which `make test` leaves out and the gate has. And [Npm] is for tests that run programs of others: the gate runs them where what they judge has changed.
+// [Other] is for tests that `make test` leaves out, and the gate runs. And [Npm] is for tests that run programs from npm: the
+// gate runs them where what they judge has changed.
 //
 // A test calls Measures, Soaks and Npm itself, and not through a helper, so that `make measure`, `make soak` and `make npm`
 // find it in the text. What starts a program of others calls Other.
