@@ -3,6 +3,7 @@
 package filetree
 
 import (
+	"errors"
 	"io/fs"
 	"maps"
 	"os"
@@ -49,14 +50,10 @@ var Rooms = []string{".ci", "cmd", "conformance", "evaluation", "obligations", "
 func Checkout(t testing.TB) {
 	t.Helper()
 	listed.Do(func() { // the first time: later a test may be in another directory
-		root := ".."
-		for {
-			if _, err := os.Stat(filepath.Join(root, "go.sum")); err == nil {
-				break
-			}
-			if root += "/.."; len(root) > 100 {
-				t.Fatal("there is no go.sum above this directory; run the test in a checkout")
-			}
+		root, err := Top()
+		if err != nil {
+			t.Error(err)
+			return
 		}
 		for _, name := range append([]string{"go.mod", "Makefile", "README.md"}, Rooms...) {
 			// The go command keeps the size and the time of each file in a directory that was listed.
@@ -69,6 +66,20 @@ func Checkout(t testing.TB) {
 }
 
 var listed sync.Once
+
+// Top returns the directory of the checkout: a test is in a directory below.
+func Top() (dir string, err error) {
+	dir, err = os.Getwd()
+	for ; err == nil; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "go.sum")); err == nil {
+			return dir, nil
+		}
+		if dir == filepath.Dir(dir) {
+			return "", errors.New("there is no go.sum above this directory; run the test in a checkout")
+		}
+	}
+	return "", err
+}
 
 // Smallest is a bundle that loads, and More is one with a forbid.
 const (

@@ -5,7 +5,6 @@ package judged
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -46,20 +45,11 @@ func build(module, name string) (string, error) {
 	if path := os.Getenv(built); path != "" {
 		return path, nil
 	}
-	root, err := os.Getwd()
+	root, err := filetree.Top()
 	if err != nil {
 		return "", err
 	}
-	below := filepath.Join("pdp", "pdptest", module)
-	for ; ; root = filepath.Dir(root) { // a test is in a directory of its module
-		if _, err := os.Stat(filepath.Join(root, below)); err == nil {
-			break
-		}
-		if root == filepath.Dir(root) {
-			return "", fmt.Errorf("%s is not below a directory above this one", below)
-		}
-	}
-	tool := exec.Command("go", "tool", "-C", filepath.Join(root, below), "-n", name)
+	tool := exec.Command("go", "tool", "-C", filepath.Join(root, "pdp", "pdptest", module), "-n", name)
 	tool.Env = append(os.Environ(), "GOFLAGS=-trimpath", "GOWORK=off", "CGO_ENABLED=0") // as make has it, under the race detector, too
 	path, err := output(tool)
 	if err == nil {
