@@ -126,6 +126,13 @@ func TestHostileSchemaFitsInAGibibyte(t *testing.T) {
 				t.Error(name)
 			}
 		}
+		// Two actions take few types, and the third 25 million combinations of types.
+		all := strings.Join(worst.Each(worst.Numbers(5000), func(i int) string { return fmt.Sprintf("E%d", i) }), ",")
+		wide := hostileSchema("schema.cedarschema", "entity "+all+"; action a1, a2 appliesTo {principal: E1, resource: E1}; action a3 appliesTo {principal: ["+all+"], resource: ["+all+"]};")
+		wide["p.cedar"].Data = []byte(`permit(principal, action in [Action::"a1", Action::"a2"], resource) when { context has pdp };`)
+		if _, problems := pdp.Load(pdp.FS(wide)); problems.Refuse() {
+			t.Error(problems)
+		}
 		return
 	}
 	child := exec.Command(os.Args[0], "-test.run=^TestHostileSchemaFitsInAGibibyte$")

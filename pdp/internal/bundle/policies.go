@@ -88,8 +88,9 @@ var (
 	plainNumber   = regexp.MustCompile(`^"-?[0-9]+"$`)
 )
 
-// decimalCompared is the text by which cedar-go's validator refuses to compare decimals with a sign.
-const decimalCompared = "unexpected type: expected datetime, or duration, or Long but saw decimal"
+// decimalCompared is the form of the texts by which cedar-go's validator refuses to compare decimals with a sign. It refuses
+// to add decimals in the same words.
+var decimalCompared = regexp.MustCompile("^unexpected type: expected (datetime, or duration, or Long|Long|datetime|duration) but saw decimal$")
 
 // CheckPolicy validates a policy strictly. The text is that of the policy's file. Without a text every problem has the place
 // of the policy.
@@ -234,9 +235,7 @@ func (c *policyCheck) explain(said string) {
 		c.badLiteral(m[1], m[2])
 	} else {
 		for _, part := range c.blamed(said, c.clauses()) {
-			if said == decimalCompared {
-				c.comparison(part)
-			} else {
+			if !decimalCompared.MatchString(said) || !c.comparison(part) {
 				c.misfit(part.From, said, correct)
 			}
 		}
@@ -388,13 +387,14 @@ var decimalMethods = map[string][2]string{
 	">=": {"greaterThanOrEqual", "lessThanOrEqual"},
 }
 
-// comparison notes that a part compares a decimal with a sign. The decimal is on the left, unless a number is there.
-func (c *policyCheck) comparison(part places.Part) {
+// comparison notes that a part compares a decimal with a sign, and reports whether it does no more than that. The decimal is
+// on the left, unless a number is there.
+func (c *policyCheck) comparison(part places.Part) bool {
 	tokens := places.Tokens(c.written().Text[part.From:part.To])
 	sign := slices.IndexFunc(tokens, func(t places.Token) bool { return decimalMethods[t.Text][0] != "" })
-	if sign < 0 {
-		c.misfit(part.From, "a decimal is compared with a sign", "use .lessThan(…), .lessThanOrEqual(…), .greaterThan(…) or .greaterThanOrEqual(…)")
-		return
+	calculates := func(t places.Token) bool { return t.Text == "+" || t.Text == "-" || t.Text == "*" }
+	if sign < 0 || slices.ContainsFunc(tokens[:sign], calculates) || slices.ContainsFunc(tokens[min(sign+2, len(tokens)):], calculates) {
+		return false
 	}
 	at, side, argument := part.From, 0, "…"
 	left, right := tokens[:sign], tokens[sign+1:]
@@ -405,6 +405,7 @@ func (c *policyCheck) comparison(part places.Part) {
 		argument = `decimal("` + right[0].Text + `.0")`
 	}
 	c.misfit(at, "a decimal is compared with "+tokens[sign].Text, "use ."+decimalMethods[tokens[sign].Text][side]+"("+argument+")")
+	return true
 }
 
 // In is the policy in the text of its file. A policy that is made from an access declaration is in no text.

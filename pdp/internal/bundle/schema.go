@@ -291,9 +291,9 @@ func contextWithPDP(declared resolved.RecordType, review bool) (resolved.RecordT
 // compileSchema makes plain values from a resolved schema.
 func compileSchema(r *resolved.Schema, c *Config) *Schema {
 	s := &Schema{
-		validator: validate.New(r),
-		unstored:  validate.New(unstored(r, c)),
-		lean:      validate.New(withFirstPDP(r)),
+		validator: dataValidator(r),
+		unstored:  dataValidator(unstored(r, c)),
+		lean:      dataValidator(withFirstPDP(r)),
 		entities:  map[types.EntityType]entityShape{},
 		Actions:   map[types.EntityUID]*actionShape{},
 
@@ -323,6 +323,15 @@ func compileSchema(r *resolved.Schema, c *Config) *Schema {
 		s.Actions[uid], s.actionEntities[uid] = shape, a.Entity
 	}
 	return s
+}
+
+// dataValidator returns a validator of entities and requests. It must not check policies: for these cedar-go lists all
+// combinations of action, principal and resource when a validator is made, and a small schema can have billions.
+func dataValidator(r *resolved.Schema) *validate.Validator {
+	seen := resolved.Schema{} // without an action while the validator is made
+	v := validate.New(&seen)
+	seen = *r
+	return v
 }
 
 // withFirstPDP is the schema for requests of which no policy sees more. To make the other members, and to look at them,
@@ -793,43 +802,37 @@ func (s *Schema) actionsOf(p *Policy) func(func(*actionShape) bool) {
 // something there only if the policy's scope admits the action. With the full schema the
 // validator would write out the contexts of all actions for every policy.
 type narrowed struct {
-	sync.Mutex // locked while a policy is checked
-	validator  *validate.Validator
+	sync.Mutex                                     // locked while a policy is checked
 	applies    map[types.EntityUID]resolved.Action // the actions as they are declared
-	shown      map[types.EntityUID]resolved.Action // the actions as the validator sees them
+	shown      resolved.Schema                     // with the actions as the validator sees them
 	applied    []types.EntityUID                   // the actions that apply there now
 }
 
 // narrowing makes a narrowed schema in which no action applies yet.
 func narrowing(r *resolved.Schema) *narrowed {
-	n := &narrowed{applies: r.Actions, shown: make(map[types.EntityUID]resolved.Action, len(r.Actions))}
+	n := &narrowed{applies: r.Actions, shown: *r}
+	n.shown.Actions = make(map[types.EntityUID]resolved.Action, len(r.Actions))
 	for uid, a := range r.Actions {
 		a.AppliesTo = nil
-		n.shown[uid] = a
+		n.shown.Actions[uid] = a
 	}
-	seen := *r
-	seen.Actions = n.shown
-	n.validator = validate.New(&seen)
 	return n
 }
 
-// validatorFor is the validator for a policy. It is valid until the next call.
+// validatorFor returns the validator for a policy. It is valid until the next call.
 func (n *narrowed) validatorFor(s *Schema, p *Policy) *validate.Validator {
 	for _, uid := range n.applied {
 		a := n.applies[uid]
 		a.AppliesTo = nil
-		n.shown[uid] = a
+		n.shown.Actions[uid] = a
 	}
 	n.applied = n.applied[:0]
 	for a := range s.actionsOf(p) {
 		uid := a.Up.Uid
-		n.shown[uid] = n.applies[uid]
+		n.shown.Actions[uid] = n.applies[uid]
 		n.applied = append(n.applied, uid)
-		if 2*len(n.applied) > len(n.applies) {
-			return s.validator // nearly all of them
-		}
 	}
-	return n.validator
+	return validate.New(&n.shown) // which lists the combinations of the actions that apply now
 }
 
 // admitsAll reports if all tests of a variable in the policy's scope could hold.

@@ -79,7 +79,7 @@ func TestFirstPDPSaysWhatToAdd(t *testing.T) {
 // TestOneMistakeIsToldOnce: a mistake is no reason to tell of others that are none.
 func TestOneMistakeIsToldOnce(t *testing.T) {
 	t.Parallel()
-	const schema = `entity User = {level: Long, name?: String, amount: decimal}; entity Doc; action read appliesTo {principal: [User], resource: [Doc], context: {amount: decimal}};`
+	const schema = `entity User = {level: Long, name?: String, amount: decimal, since: datetime}; entity Doc; action read appliesTo {principal: [User], resource: [Doc], context: {amount: decimal}};`
 	const head = "permit (principal is User, action == Action::\"read\", resource is Doc)\n"
 	for conditions, want := range map[string]string{
 		`when { context.amount > decimal("3.5") };`:                                                      "a.cedar:2:8 a decimal is compared with >; use .greaterThan(…)",
@@ -89,6 +89,10 @@ func TestOneMistakeIsToldOnce(t *testing.T) {
 		`when { principal.level.contains(1) };`:                                                          "a.cedar:2:8 unexpected type: expected a set but saw Long",
 		`when { principal.level.x == 1 };`:                                                               "a.cedar:2:8 unexpected type: expected an entity, or a record but saw Long",
 		`when { context.amount > 3 };`:                                                                   "a.cedar:2:8 a decimal is compared with >; use .greaterThan(decimal(\"3.0\"))",
+		`when { context.amount > -3 };`:                                                                  "a.cedar:2:8 a decimal is compared with >; use .greaterThan(…)",
+		`when { context.amount < principal.since };`:                                                     "a.cedar:2:8 a decimal is compared with <; use .lessThan(…)",
+		`when { context.amount + 1 > 3 };`:                                                               "a.cedar:2:8 unexpected type: expected Long but saw decimal",
+		`when { 3 > 1 - context.amount };`:                                                               "a.cedar:2:8 unexpected type: expected Long but saw decimal",
 		`when { context.amount > principal.amount && principal.amount < decimal("1.0") };`:               "a.cedar:2:8 a decimal is compared with >; use .greaterThan(…)\na.cedar:2:45 a decimal is compared with <; use .lessThan(…)",
 		"when { principal has name && principal.level == \"x\" &&\nprincipal.name like \"a*\" };":        "a.cedar:2:30 the types Long and String are not compatible",
 		"when { principal.level == \"x\" && principal has name }\nwhen { principal.name like \"a*\" };":  "a.cedar:2:8 the types Long and String are not compatible",

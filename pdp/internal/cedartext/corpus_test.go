@@ -39,7 +39,7 @@ func corpus(t testing.TB) []string {
 		}
 	}
 	if len(content) != 7750 {
-		t.Fatalf("the corpus has %d files, and not those of cedar-go v1.9.0", len(content))
+		t.Fatalf("the corpus has %d files, and not those of cedar-go v1.9.2", len(content))
 	}
 	all := slices.Collect(maps.Values(content))
 	slices.Sort(all)

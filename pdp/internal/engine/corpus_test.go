@@ -31,7 +31,7 @@ import (
 // Cedar's own corpus stands inside the cedar-go module: policies, entities and requests, with the decision, reasons and
 // errors of the reference implementation. It is read from where the go command keeps that module; nothing is copied.
 
-// corpusTally counts what went through. The totals are those of cedar-go v1.9.0's corpus, exactly: an archive that
+// corpusTally counts what went through. The totals are those of cedar-go v1.9.2's corpus, exactly: an archive that
 // shrank, or a reader that skips, is a failure and not a faster test.
 type corpusTally struct {
 	files, requests  int
