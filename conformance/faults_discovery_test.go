@@ -64,6 +64,11 @@ func discoveryFaults() []fault {
 				replace(a, 500, "{}")
 			}
 		}))},
+		{"takes a denial that nothing binds", "request-without-token", offering().and(after(func(r *http.Request, a *httptest.ResponseRecorder) {
+			if strings.Contains(r.URL.Path, "/requests") {
+				replace(a, 202, `{"task":{"id":"t","status":"pending","status_endpoint":"https://pdp.example.com/t"}}`)
+			}
+		}))},
 		{"allows what an approval is asked for", "request-none-unapproved", allowing(`"publish"`)},
 		{"believes in any approval", "request-approval-unknown", allowing(`"nobody-gave-this"`)},
 		{"no Cache-Control", "metadata-cacheable", without("Cache-Control")},

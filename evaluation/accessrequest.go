@@ -11,9 +11,9 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// This file alone knows the names of the AuthZEN Access Request and Approval Profile,
-// an early draft: when they change, they change here, and in access.go and task.go of
-// authzenclient, which reads and writes them from the other side.
+// This file alone knows the names of the AuthZEN Access Request and Approval Profile, at commit 0b9ac540 of openid/authzen
+// (October 2026): when they change, they change here, and in offer.go and task.go of authzenclient/approvals, which reads
+// and writes them from the other side.
 
 const (
 	// AccessRequestCapability is among the capabilities of a PDP that takes access requests.
@@ -146,6 +146,8 @@ type Submission struct {
 type SubmissionItem struct {
 	Request Request
 	Denial  Denial
+	// Shared is set if the denial is that of the whole submission.
+	Shared bool
 }
 
 // Denial names, in a submission, the answer that it follows.
@@ -204,9 +206,9 @@ func (r *reader) item(q Request, o Object, whole Denial, at ...string) Submissio
 	q.Resource = r.entity(o, false, append(at, "resource")...)
 	q.Action = r.action(o, append(at, "action")...)
 	if denial := r.denial(o, at...); denial.Given {
-		return SubmissionItem{q, denial}
+		return SubmissionItem{Request: q, Denial: denial}
 	}
-	return SubmissionItem{q, whole}
+	return SubmissionItem{q, whole, true}
 }
 
 func (r *reader) denial(o Object, at ...string) (d Denial) {
@@ -224,6 +226,23 @@ func (r *reader) denial(o Object, at ...string) (d Denial) {
 	_, _, _ = optional("evaluated_at"), optional("reason"), optional("template")
 	d.ExpiresAt = r.moment(r.text(o, path("denial", "expires_at")...), path("denial", "expires_at")...)
 	return d
+}
+
+// DecodeCancellation reads the body of the cancellation of a task. The profile has a code for the reason, and a comment.
+func DecodeCancellation(body []byte, limits Limits) (why string, err error) {
+	if len(body) == 0 {
+		return "", nil
+	}
+	return decode(body, limits, func(r *reader, o Object) string {
+		why := r.reason(o, false, limits)
+		comment, given := r.member(o, []string{"comment"}, false, String, "a string")
+		if given && why != "" {
+			why += ": "
+		}
+		why += comment.Text()
+		r.want(len(why) <= limits.Detail, "more than "+strconv.Itoa(limits.Detail)+" bytes with the reason", "comment")
+		return why
+	})
 }
 
 func (r *reader) moment(text string, at ...string) time.Time {

@@ -71,7 +71,7 @@ func (d Decision) context(s Shape) ([]byte, error) {
 		access := *d.Access
 		reason, access.Reason = d.why()
 		if d.Refused != nil {
-			access.Request = nil
+			access.Request, access.NextAction = nil, ""
 		}
 		if b, err = access.append(b); err != nil {
 			return nil, err
@@ -94,6 +94,9 @@ func (d Decision) context(s Shape) ([]byte, error) {
 		b = appendObligations(append(b, `,"obligations":`...), d.Obligations)
 	}
 	if d.Refused != nil {
+		if s == AuthZEN { // access_request alone would tell other PEPs that they can ask
+			b = append(b, `,"next_action":"`+NextNone+`"`...)
+		}
 		var err error
 		if b, err = appendMember(b, "access_request", map[string]*Mismatch{"refused": d.Refused}); err != nil {
 			return nil, err

@@ -32,6 +32,13 @@ func TestAnswer(t *testing.T) {
 		"possible is no allow, and nothing is beside it": {evaluation.Decision{Possible: evaluation.Possible, Allow: true, Reason: evaluation.ErroredPolicy, ReasonUser: "no", Required: []string{"log"},
 			Obligations: []evaluation.Obligation{{ID: "o", Type: "log"}}, Approval: &evaluation.Approval{ID: "1", Status: "pending"}, Access: &evaluation.Access{Reason: "x"}},
 			`{"decision":false,"context":{"possible":true}}`, `{"allow":false,"possible":true}`},
+		"nobody can be asked": {evaluation.Decision{Reason: evaluation.ApprovalRequired, Refused: &evaluation.Mismatch{Pointer: "/context/agent", Detail: "d"}},
+			`{"decision":false,"context":{"reason":"approval_required","next_action":"none","access_request":{"refused":{"pointer":"/context/agent","detail":"d"}}}}`,
+			`{"allow":false,"reason":"approval_required","access_request":{"refused":{"pointer":"/context/agent","detail":"d"}}}`},
+		"nobody can be asked anew": {evaluation.Decision{Refused: &evaluation.Mismatch{Pointer: "/context/agent", Detail: "d"},
+			Access: &evaluation.Access{Reason: evaluation.ApprovalExpired, NextAction: evaluation.NextRequest, Request: &evaluation.AccessRequest{BindingToken: "t"}}},
+			`{"decision":false,"context":{"reason":"approval_expired","next_action":"none","access_request":{"refused":{"pointer":"/context/agent","detail":"d"}}}}`,
+			`{"allow":false,"access_request":{"refused":{"pointer":"/context/agent","detail":"d"}}}`},
 		"what stays inside": {evaluation.Decision{ID: "01", Allow: true, Determining: []string{"p"}, Bundle: "h1:x",
 			Errors: []evaluation.PolicyError{{Policy: "q", Position: "a.cedar:3:4", Kind: evaluation.Overflow}}}, `{"decision":true}`, `{"allow":true}`},
 	} {

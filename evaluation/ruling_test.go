@@ -48,6 +48,26 @@ func TestDecodeRuling(t *testing.T) {
 	}
 }
 
+// TestDecodeCancellation: the reason is a code, and the comment is in words; both are kept.
+func TestDecodeCancellation(t *testing.T) {
+	t.Parallel()
+	limits := evaluation.DefaultLimits()
+	long := strings.Repeat("x", limits.Detail)
+	for body, want := range map[string]string{
+		``: "", `{}`: "", `{"reason":"changed"}`: "changed", `{"comment":"no more"}`: "no more", `{"reason":"changed","comment":"no more"}`: "changed: no more",
+		`{"reason":"changed","comment":null}`: "changed", `{"comment":"` + long + `"}`: long, `{"more":1}`: "",
+	} {
+		if why, err := evaluation.DecodeCancellation([]byte(body), limits); why != want || err != nil {
+			t.Errorf("%s: got %q, %v", body, why, err)
+		}
+	}
+	for _, body := range []string{`7`, `{"reason":7}`, `{"comment":7}`, `{"reason":"r","comment":"` + long + `"}`, `{"comment":"x","comment":"y"}`} {
+		if why, err := evaluation.DecodeCancellation([]byte(body), limits); err == nil {
+			t.Errorf("%s: got %q", body, why)
+		}
+	}
+}
+
 // Whatever is sent, a ruling is one of three, with a reason; and a withdrawal is none.
 func FuzzRuling(f *testing.F) {
 	f.Add([]byte(`{"decision":"approve","reason":"fine","version":3,"valid_until":"2026-01-02T03:04:05Z"}`))

@@ -166,7 +166,11 @@ func TestBulkAccessRequestIsAllOrNothing(t *testing.T) {
 		"another item than denied":  strings.Replace(whole, `"id":"list"`, `"id":"stop"`, 1),
 		"another subject than then": strings.Replace(whole, `"bot"`, `"bat"`, 1),
 	} {
-		p.submits(body).refused(t, name, 400, evaluation.InvalidDenialBinding)
+		got := p.submits(body)
+		got.refused(t, name, 400, evaluation.InvalidDenialBinding)
+		if shared := strings.Contains(got.text, "one denial for several items is not supported; send each item's own"); shared != (name == "a token of one for both") {
+			t.Errorf("%s: got %s", name, got.text)
+		}
 	}
 	for name, body := range map[string]string{
 		"no items": subject + `,"items":[]`, "items that are none": subject + `,"items":[7]`, "too many": subject + `,"items":[` + strings.Repeat("{},", 50) + `{}]`,

@@ -23,9 +23,14 @@ func TestAccessRequestTasks(t *testing.T) {
 			t.Errorf("%s tells it from none: %s", name, unknown.text)
 		}
 	}
-	p.cancels(asked.Task.ID, `{"reason":7}`).refused(t, "a reason that is none", 400, "Bad Request")
+	for _, body := range []string{`{"reason":7}`, `{"comment":7}`} {
+		p.cancels(asked.Task.ID, body).refused(t, body, 400, "Bad Request")
+	}
 	if cancelled := p.cancels(asked.Task.ID, `{"reason":"changed","comment":"no more"}`); cancelled.status != 200 || cancelled.Task.Status != "cancelled" || cancelled.Result != nil {
 		t.Errorf("got %d %s", cancelled.status, cancelled.text)
+	}
+	if _, text := c.do("auditor", "GET", "/v1/log/export", ""); !strings.Contains(text, `"changed: no more"`) {
+		t.Error("the reason and the comment of the cancellation are not on record")
 	}
 	p.cancels(asked.Task.ID, "").refused(t, "twice", 409, evaluation.InvalidTaskState)
 	if _, of := p.granted(wants("push", push)); p.cancels(of.Task.ID, "").status != 409 {
@@ -49,6 +54,32 @@ func TestAccessRequestOfWhatIsApproved(t *testing.T) {
 	second := p.submits(question + "," + p.denied(question).denial())
 	if second.status != 201 || second.Task.Status != "approved" || presents(second.Result) != presenting {
 		t.Errorf("got %d %s", second.status, second.text)
+	}
+}
+
+// TestValuesOutsideStateProveNothing: the PDP knows when an approval was given and until when. What the PEP says of that beside the id
+// neither prolongs the approval nor ends it.
+func TestValuesOutsideStateProveNothing(t *testing.T) {
+	t.Parallel()
+	c := openDesk(t)
+	p := c.program("asker")
+	presented := func(of task, between string) answer {
+		t.Helper()
+		id, state := of.Result.Approval.ID, ""
+		if strings.Contains(between, "state") {
+			state = of.Result.Approval.State
+		}
+		return p.evaluates(wants("push", push+`,"approval":{"id":"`+id+`",`+strings.Replace(between, "STATE", state, 1)+`}`))
+	}
+	_, early := p.granted(wants("push", push))
+	presented(early, `"approved_at":"1999-01-01T00:00:00Z","approved_until":"2000-01-01T00:00:00Z"`).allows(t, "an end that was never")
+	_, late := p.granted(wants("push", push))
+	c.Advance(5 * time.Minute)
+	for _, between := range []string{
+		`"approved_until":"2099-01-01T00:00:00Z"`, `"approved_at":"2099-01-01T00:00:00Z","approved_until":"2100-01-01T00:00:00Z"`,
+		`"approved_until":"2099-01-01T00:00:00Z","state":"STATE"`,
+	} {
+		presented(late, between).denies(t, between, evaluation.ApprovalExpired)
 	}
 }
 

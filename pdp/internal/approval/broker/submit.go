@@ -115,8 +115,11 @@ func (b *Broker) requested(
 	w.Decision = claims.EvaluationID
 	digest := b.digest(w)
 	if hex.EncodeToString(digest[:]) != claims.Binding {
-		return q, refused(evaluation.InvalidDenialBinding,
-			"the denial was of another request, or other policies are in force since; ask for the decision again")
+		wrong := "the denial was of another request, or other policies are in force since; ask for the decision again"
+		if item.Shared && len(submission.Items) > 1 {
+			wrong = "one denial for several items is not supported; send each item's own"
+		}
+		return q, refused(evaluation.InvalidDenialBinding, wrong)
 	}
 	if q, err = b.approvalRequest(ctx, w, digest); err != nil {
 		return q, err

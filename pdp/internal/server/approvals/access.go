@@ -119,11 +119,11 @@ func (a *Approvals) cancelTask(c echo.Context, r door.Admitted) error {
 	if err != nil {
 		return err
 	}
-	said, err := evaluation.DecodeWithdrawal(r.Body, a.Door.Options.Limits)
+	why, err := evaluation.DecodeCancellation(r.Body, a.Door.Options.Limits)
 	if err != nil {
 		return err
 	}
-	return answerTask(a.Broker.CancelTask(ctx, f, said.Reason)).write(c, http.StatusOK)
+	return answerTask(a.Broker.CancelTask(ctx, f, why)).write(c, http.StatusOK)
 }
 
 // answerTask is the answer about a task, for all routes that have one. It is final once the task is not pending, says
