@@ -371,9 +371,9 @@ func given(f *front, c *call) {
 	c.Question = ask("push", "d1", `{"approval_id":"`+q.Context.Approval.ID+`"}`)
 }
 
-// offering denies for a reason, offers an approval request all the same, and names no next action.
-func offering(reason string) func() http.HandlerFunc {
-	const offer = `"access_request":{"expires_at":"2999-01-01T00:00:00Z","binding_token":"b"}`
+// offering denies for a reason, offers an approval request all the same, and names no next action. The offer has more members.
+func offering(reason string, more ...string) func() http.HandlerFunc {
+	offer := `"access_request":{"expires_at":"2999-01-01T00:00:00Z","binding_token":"b"` + strings.Join(more, "") + `}`
 	return func() http.HandlerFunc {
 		return says(200, `{"decision":false,"context":{"reason":"`+reason+`",`+offer+`}}`)
 	}
@@ -399,6 +399,8 @@ func approved() []testCase {
 		{name: "policies deny what was approved", lie: offering("policy_denied"), steps: []step{{call: waiting, want: result{Kind: "denied", Reason: "policy_denied"}, asked: 1}}},
 		{name: "an approval that is about to count", lie: offering("grant_pending"), steps: []step{{call: waiting, want: result{Kind: "denied", Reason: "grant_pending"}, asked: 1}}},
 		{name: "an approval that cannot be verified", lie: offering("approval_unverifiable"), steps: []step{{call: waiting, want: result{Kind: "denied", Reason: "approval_unverifiable"}, asked: 1}}},
+		{name: "an approval request with a schema of its own", lie: offering("approval_required", `,"request_schema_url":"https://pdp.example.com/finance"`), steps: []step{{call: waiting, want: result{Kind: "not_asked", Reason: "approval_required"}, asked: 1}}},
+		{name: "an approval request with a schema that is none", lie: offering("approval_required", `,"request_schema_url":7`), steps: []step{{call: waiting, want: result{Kind: "odd", Reason: "approval_required"}, asked: 1}}},
 		{name: "waiting with a handler of approvals", options: options{Handlers: map[string]string{"approval_required": "ok"}}, steps: []step{
 			{call: waiting, want: undecided("not_asked"), asked: -1},
 		}},

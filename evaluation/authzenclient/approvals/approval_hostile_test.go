@@ -172,6 +172,13 @@ func TestWhatIsSent(t *testing.T) {
 	}
 }
 
+// schemaAt has the deny say where the schema of a submission is.
+func schemaAt(url string) func(*hostile) {
+	return func(h *hostile) {
+		h.questions[0].body = strings.Replace(requestable, `"template"`, `"request_schema_url":`+url+`,"template"`, 1)
+	}
+}
+
 // None of these permits, whatever it looks like; no other server is asked, and it ends.
 func TestHostile(t *testing.T) {
 	t.Parallel()
@@ -198,6 +205,11 @@ func TestHostile(t *testing.T) {
 			h.questions = ok(strings.Replace(requestable, `"reason"`, `"obligations":[{"id":"x","type":"x"}],"reason"`, 1))
 		}, authzenclient.Obligated, 1, 0},
 		"deny, 500": {func(h *hostile) { h.questions = []said{{500, requestable, nil}} }, authzenclient.Unavailable, 1, 0},
+
+		"a schema of its own":  {schemaAt(`"BASE/schemas/finance"`), authzenclient.NotAsked, 1, 0},
+		"a schema elsewhere":   {schemaAt(`"EVIL/access/v1/requests/schema"`), authzenclient.NotAsked, 1, 0},
+		"a schema of a tenant": {schemaAt(`"BASE/tenants/acme/access/v1/requests/schema"`), authzenclient.NotAsked, 1, 0},
+		"a schema, a number":   {schemaAt(`7`), authzenclient.Odd, 1, 0},
 
 		"endpoint elsewhere":      {func(h *hostile) { h.questions = ok(strings.Replace(requestable, "BASE", "EVIL", 1)) }, authzenclient.NotAsked, 1, 0},
 		"endpoint, user and host": {func(h *hostile) { h.questions = ok(strings.Replace(requestable, "BASE", "http://HOST@localhost", 1)) }, authzenclient.NotAsked, 1, 0},
@@ -232,6 +244,8 @@ func TestHostile(t *testing.T) {
 			h.looked = ok(strings.Replace(approvedYes, `"status"`, `"items":[{"status":"approved"}],"status"`, 1))
 		}, authzenclient.Odd, 1, 1},
 		"unknown status":          {func(h *hostile) { h.looked = ok(strings.Replace(approvedYes, `"approved"`, `"granted"`, 1)) }, authzenclient.NotApproved, 1, 1},
+		"status: needs-info":      {func(h *hostile) { h.looked = ok(strings.Replace(approvedYes, `"approved"`, `"needs-info"`, 1)) }, authzenclient.NotApproved, 1, 1},
+		"needs-info, no result":   {func(h *hostile) { h.looked = ok(`{"task":{"id":"t1","status":"needs-info"}}`) }, authzenclient.NotApproved, 1, 1},
 		"status in upper case":    {func(h *hostile) { h.looked = ok(strings.Replace(approvedYes, `"approved"`, `"Approved"`, 1)) }, authzenclient.NotApproved, 1, 1},
 		"partial":                 {func(h *hostile) { h.looked = ok(strings.Replace(approvedYes, `"approved"`, `"partial"`, 1)) }, authzenclient.NotApproved, 1, 1},
 		"denied, with a result":   {func(h *hostile) { h.looked = ok(strings.Replace(approvedYes, `"approved"`, `"denied"`, 1)) }, authzenclient.NotApproved, 1, 1},
@@ -321,6 +335,19 @@ func TestShortWays(t *testing.T) {
 	h.submitted = []said{{201, strings.Replace(approvedYes, `"status"`, `"status_endpoint":"BASE/tasks?id=t1","status"`, 1), nil}}
 	if e := approvals.Enforce(t.Context(), h.client(t), question, nil); !e.Permitted() || h.count("look") != 0 {
 		t.Errorf("decided at once: %v", e)
+	}
+	for _, url := range []string{`"BASE/access/v1/requests/schema"`, `null`} {
+		h = fair()
+		schemaAt(url)(h)
+		if e := approvals.Enforce(t.Context(), h.client(t), question, nil); !e.Permitted() {
+			t.Errorf("the schema that requires nothing, %s: %v", url, e)
+		}
+	}
+	h = fair()
+	schemaAt(`"BASE/access/v1/requests/schema"`)(h)
+	h.questions[0].body = strings.Replace(h.questions[0].body, `BASE/access/v1/requests"`, `BASE/tenants/acme/access/v1/requests"`, 1)
+	if e := approvals.Enforce(t.Context(), h.client(t, authzenclient.WithTenant("acme")), question, nil); !e.Permitted() {
+		t.Errorf("in a tenant: %v", e)
 	}
 	h = fair()
 	h.questions[0].body = strings.Replace(requestable, `"endpoint":"BASE/access/v1/requests",`, "", 1)

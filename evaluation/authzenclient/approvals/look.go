@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -72,6 +73,12 @@ func (w *waiter) filing(e authzenclient.Enforcement, o offer) (f filing, err err
 		q.Context = q.Context.With(justified, why)
 	}
 	f = filing{url: cmp.Or(o.endpoint, w.link.Requests), expires: o.expires}
+	// The schema of this service requires nothing. No other one is read, so a submission could be incomplete.
+	above, _ := strings.CutSuffix(f.url, strings.TrimPrefix(w.link.PDP, w.link.Base)+"/access/v1/requests")
+	if o.schema != "" && o.schema != above+"/access/v1/requests/schema" {
+		return f, notAsked("the PDP may require more than the denied request, by access_request.request_schema_url, which this client does not read; " +
+			"file the request with what that schema requires")
+	}
 	if f.body, err = json.Marshal(submission{q.Subject, q.Action, q.Resource, q.Context, o.denial}); err != nil {
 		return f, notAsked("the request cannot be encoded")
 	}

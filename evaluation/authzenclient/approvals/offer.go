@@ -40,7 +40,8 @@ const justified = "business_justification"
 type offer struct {
 	denial     denial
 	endpoint   string
-	requested  bool // an approval can be asked for
+	schema     string // where the PDP says what a submission must have besides
+	requested  bool   // an approval can be asked for
 	next       string
 	retryAfter time.Duration
 	expires    time.Time
@@ -87,6 +88,7 @@ func (o *offer) read(request jsontext.Value) error {
 		Template  string         `json:"template"`
 		ExpiresAt string         `json:"expires_at"`
 		Token     string         `json:"binding_token"`
+		Schema    string         `json:"request_schema_url"`
 		Refused   jsontext.Value `json:"refused"`
 	}
 	if json.Unmarshal(request, &said) != nil {
@@ -102,7 +104,7 @@ func (o *offer) read(request jsontext.Value) error {
 	case said.Token == "" && o.denial.EvaluationID == "":
 		return odd("access_request has no binding_token, and there is no evaluation_id")
 	}
-	o.requested, o.endpoint = true, said.Endpoint
+	o.requested, o.endpoint, o.schema = true, said.Endpoint, said.Schema
 	o.denial.Template, o.denial.ExpiresAt, o.denial.BindingToken = said.Template, said.ExpiresAt, said.Token
 	return nil
 }

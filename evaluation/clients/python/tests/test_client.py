@@ -718,12 +718,20 @@ class Names(Tests):
 class People(Tests):
     """A PDP whose people have a say."""
 
-    def served(self, status: str = "approved", refuse: int = 0, elsewhere: bool = False, use: Any = True) -> PDP:
+    def served(
+        self,
+        status: str = "approved",
+        refuse: int = 0,
+        elsewhere: bool = False,
+        use: Any = True,
+        schema: str | None = None,
+        result: bool = True,
+    ) -> PDP:
         def task(status: str) -> dict[str, Any]:
             at = "http://127.0.0.1:1" if elsewhere else pdp.url
             task = {"id": "t1", "status": status, "status_endpoint": at + "/tasks/t1?sig=x"}
             approval = {"id": "a1", "approved_until": "2999-01-01T00:00:00Z"}
-            return {"task": task, "result": {"mode": "reevaluate", "approval": approval}}
+            return {"task": task, **({"result": {"mode": "reevaluate", "approval": approval}} if result else {})}
 
         def answers(method: str, path: str, body: Any) -> Said:
             if path.endswith("/requests"):
@@ -735,6 +743,9 @@ class People(Tests):
             if body["context"].get("approval", {}).get("id") == "a1":
                 return 200, {"decision": use}, {}
             offer = {"expires_at": "2999-01-01T00:00:00Z", "binding_token": "b"}
+            if schema is not None:
+                at = pdp.url + path.removesuffix("/evaluation") + "/requests"
+                offer |= {"endpoint": at, "request_schema_url": pdp.url + schema}
             return 200, {"decision": False, "context": {"reason": "approval_required", "access_request": offer}}, {}
 
         pdp = PDP(answers)
@@ -748,6 +759,21 @@ class People(Tests):
             unasked["context"] = {"reason": "schema_mismatch"}
             for wait in (None, 60):
                 self.assertIn("X-Explain", self.no(lambda: client.authorize(QUESTION, wait=wait), "denied").remedy)
+
+    def test_a_schema_that_may_require_something(self) -> None:
+        for tenant in ("default", "acme"):
+            with self.served(schema="/access/v1/requests/schema") as pdp, Client(pdp.url, tenant=tenant) as client:
+                client.authorize(QUESTION, wait=60)
+            for schema in ("/schemas/finance", "/tenants/acme/access/v1/requests/schema"):
+                with self.served(schema=schema) as pdp, Client(pdp.url, tenant=tenant) as client:
+                    error = self.no(lambda: client.authorize(QUESTION, wait=60), "not_asked")
+                    self.assertIn("request_schema_url", error.remedy)
+                    self.assertEqual(len(pdp.asked), 1)
+
+    def test_a_status_that_is_unknown(self) -> None:
+        for result in (True, False):
+            with self.served(status="needs-info", result=result) as pdp, Client(pdp.url) as client:
+                self.no(lambda: client.authorize(QUESTION, wait=60), "not_approved")
 
     def test_an_act_that_takes_no_permit(self) -> None:
         act: Any = lambda: self.fail("it ran")  # noqa: E731

@@ -283,12 +283,14 @@ async function look(w: Waiting, task: Task): Promise<Standing> {
 interface Offer {
 	denial: { [name: string]: string };
 	endpoint: string;
+	/** Where the PDP says what a submission must have besides. */
+	schema: string | undefined;
 	next: string;
 	/** Milliseconds. */
 	retryAfter: number;
 }
 
-const none: Offer = { denial: {}, endpoint: "", next: "none", retryAfter: 0 };
+const none: Offer = { denial: {}, endpoint: "", schema: undefined, next: "none", retryAfter: 0 };
 
 /** The next action after a reason, where the answer has none that is known. */
 const usually = new Map([
@@ -313,10 +315,11 @@ function offerOf({ failure, answer }: Enforcement): Offer {
 	const retryAfter = typeof pause === "number" && Number.isInteger(pause) && pause >= 0 ? pause * 1000 : 0;
 	const request = context.access_request;
 	let endpoint = "";
+	let schema: string | undefined;
 	let requested = false;
 	if (present(request)) {
 		if (!isObject(request)) throw odd("access_request cannot be read");
-		const texts = [request.endpoint, request.template, request.expires_at, request.binding_token];
+		const texts = [request.endpoint, request.template, request.expires_at, request.binding_token, request.request_schema_url];
 		if (texts.some((v) => present(v) && typeof v !== "string")) throw odd("access_request cannot be read");
 		if (!present(request.refused)) {
 			if (timeOf(request.expires_at) === undefined) throw odd("access_request has no expires_at");
@@ -324,22 +327,33 @@ function offerOf({ failure, answer }: Enforcement): Offer {
 				throw odd("access_request has no binding_token, and there is no evaluation_id");
 			requested = true;
 			endpoint = textOf(request.endpoint) ?? "";
+			schema = textOf(request.request_schema_url);
 			for (const name of ["expires_at", "binding_token", "template"]) put(name, request[name]);
 		}
 	}
 	let next = textOf(context.next_action) ?? "";
 	if (!["request", "retry", "none"].includes(next)) next = usually.get(denial.reason ?? "") ?? "request";
 	if (next === "request" && !requested) next = "none";
-	return { denial, endpoint, next, retryAfter };
+	return { denial, endpoint, schema, next, retryAfter };
 }
 
 /** Returns an approval request, ready to be filed. Sent again, it is the same one. */
 async function filingOf({ core, wait }: Waiting, question: Question, offer: Offer): Promise<LinkRequest> {
 	const { context = {} } = wait.justification ? withContext(question, { business_justification: wait.justification }) : question;
 	const { subject, action, resource } = question;
+	const url = offer.endpoint || core.access("requests");
+	// the schema of this service requires nothing. No other one is read, so a submission could be incomplete
+	const tail = `${core.pdp.slice(core.settings.base.length)}/access/v1/requests`;
+	const above = url.endsWith(tail) ? url.slice(0, -tail.length) : url;
+	if (offer.schema && offer.schema !== `${above}/access/v1/requests/schema`) {
+		throw new Failure("not_asked", "the PDP may require more than the denied request, by a schema that this client does not read", {
+			sent: false,
+			remedy: "file the request with what the schema at access_request.request_schema_url requires",
+		});
+	}
 	const body = { subject, action, resource, context, denial: offer.denial } as unknown as JsonObject;
 	const headers = wait.join ? {} : { "idempotency-key": await digest(JSON.stringify(body)) };
-	return { op: "request", url: offer.endpoint || core.access("requests"), body, headers, statuses: [201, 202] };
+	return { op: "request", url, body, headers, statuses: [201, 202] };
 }
 
 async function submit(w: Waiting, filing: LinkRequest): Promise<Standing> {

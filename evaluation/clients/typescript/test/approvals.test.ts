@@ -166,6 +166,8 @@ test("what people decided otherwise is a no", async (t) => {
 		[{ status: "expired" }, "not_approved"],
 		[{ status: "Approved", result: { mode: "reevaluate", approval: approval() } }, "not_approved"],
 		[{ status: "denied", result: { mode: "reevaluate", approval: approval() } }, "not_approved"],
+		[{ status: "needs-info" }, "not_approved"],
+		[{ status: "needs-info", result: { mode: "reevaluate", approval: approval() } }, "not_approved"],
 		[{ status: "approved" }, "not_approved"],
 		[{ status: "approved", result: { mode: "token", approval: approval() } }, "not_approved"],
 		[{ status: "approved", result: { mode: "reevaluate", approval: { id: "", approved_until: until } } }, "odd"],
@@ -221,6 +223,40 @@ test("an offer or a task that is odd is followed nowhere", async (t) => {
 		const p = await people(t, [approved()], { filed: reply });
 		const error = await no(p.client().authorize(question, { wait: 60_000 }));
 		assert.deepEqual([error.kind, p.asked.length], [kind, 2]);
+	}
+});
+
+test("a schema of a submission that may require something is not filled in", async (t) => {
+	for (const [tenant, at, kind] of [
+		[undefined, "/access/v1/requests/schema", ""],
+		["acme", "/access/v1/requests/schema", ""],
+		[undefined, "/schemas/finance", "not_asked"],
+		["acme", "/tenants/acme/access/v1/requests/schema", "not_asked"],
+	] as const) {
+		let base = "";
+		const denial = () => {
+			const { access_request, ...more } = offer();
+			const endpoint = `${base}${tenant ? `/tenants/${tenant}` : ""}/access/v1/requests`;
+			return { ...more, access_request: { ...access_request, endpoint, request_schema_url: base + at } };
+		};
+		const task = { status: "approved", result: { mode: "reevaluate", approval: approval() } };
+		const p = await pdp(t, (asked): Reply => {
+			base = `http://${asked.headers.host}`;
+			if (asked.path.endsWith("/requests")) {
+				const { result, ...done } = task;
+				return { status: 201, json: { task: { id: "t1", status_endpoint: `${base}/tasks/t1`, ...done }, result } };
+			}
+			return { json: asked.body.context.approval ? { decision: true } : { decision: false, context: denial() }, id: "d1" };
+		});
+		const c = p.client(tenant ? { tenant } : {});
+		if (kind === "") {
+			await c.authorize(question, { wait: 60_000 });
+			assert.equal(p.asked.length, 3);
+			continue;
+		}
+		const error = await no(c.authorize(question, { wait: 60_000 }));
+		assert.deepEqual([error.kind, p.asked.length], [kind, 1], at);
+		assert.match(error.remedy, /request_schema_url/);
 	}
 });
 

@@ -94,6 +94,7 @@ class _Offer:
     next: str
     denial: dict[str, str]
     endpoint: str = ""
+    schema: str = ""  # where the PDP says what a submission must have besides
     retry_after: float = 0.0
     end: datetime | None = None
 
@@ -193,6 +194,14 @@ class _Waiter:
         if not self._wait.join:
             headers.append(("Idempotency-Key", hashlib.sha256(_json.write(body)).hexdigest()))
         url, secrets = offer.endpoint or link.requests, shown_in(q)
+        # The schema of this service requires nothing. No other one is read, so a submission could be incomplete.
+        above = url.removesuffix(link.pdp.removeprefix(link.base) + "/access/v1/requests")
+        if offer.schema and offer.schema != above + "/access/v1/requests/schema":
+            raise failure(
+                "not_asked",
+                "the PDP may require more than the denied request, by a schema that this client does not read",
+                remedy="file the request with what the schema at access_request.request_schema_url requires",
+            )
         answer = yield from link.send("request", url, body, headers=headers, secrets=secrets, statuses=(201, 202))
         state = _read(answer, link.pdp)
         assert state.task
@@ -400,13 +409,14 @@ def _offer(e: Enforcement) -> _Offer | None:
     context = e.decided.context or {}
     named = {"evaluation_id": context.get("evaluation_id"), "evaluated_at": context.get("evaluated_at")}
     named["reason"] = context.get("reason")
-    request, end, endpoint, requested = context.get("access_request"), None, "", False
+    request, end, endpoint, schema, requested = context.get("access_request"), None, "", "", False
     if request is not None and not isinstance(request, dict):
         raise odd("access_request cannot be read")
     if request is not None and request.get("refused") is None:
-        texts = {n: request.get(n) for n in ("endpoint", "template", "expires_at", "binding_token")}
+        texts = {n: request.get(n) for n in ("endpoint", "request_schema_url", "template", "expires_at", "binding_token")}
         if not all(text is None or isinstance(text, str) for text in texts.values()):
             raise odd("access_request cannot be read")
+        schema = texts.pop("request_schema_url") or ""
         endpoint, end, requested = texts.pop("endpoint") or "", time_of(texts["expires_at"]), True
         if end is None:
             raise odd("access_request has no expires_at")
@@ -419,4 +429,4 @@ def _offer(e: Enforcement) -> _Offer | None:
     if action == _REQUEST and not requested:
         action = _NONE
     seconds = float(after) if type(after) is int and 0 <= after < 1 << 31 else 0.0
-    return _Offer(action, {n: v for n, v in named.items() if isinstance(v, str) and v}, endpoint, seconds, end)
+    return _Offer(action, {n: v for n, v in named.items() if isinstance(v, str) and v}, endpoint, schema, seconds, end)
