@@ -71,6 +71,24 @@ type Facts struct {
 	Uids []types.EntityUID
 	// conditions is the number of when and unless clauses.
 	conditions int
+	// miscalled are the calls with another number of arguments than callForms has, the first of each name.
+	miscalled []ast.NodeTypeExtensionCall
+}
+
+// callForms are the functions and methods of Cedar's extensions, with a … for each argument.
+var callForms = map[types.Path]string{
+	"ip": "ip(…)", "decimal": "decimal(…)", "datetime": "datetime(…)", "duration": "duration(…)",
+	"lessThan": ".lessThan(…)", "lessThanOrEqual": ".lessThanOrEqual(…)",
+	"greaterThan": ".greaterThan(…)", "greaterThanOrEqual": ".greaterThanOrEqual(…)",
+	"isIpv4": ".isIpv4()", "isIpv6": ".isIpv6()", "isLoopback": ".isLoopback()", "isMulticast": ".isMulticast()", "isInRange": ".isInRange(…)",
+	"toDate": ".toDate()", "toTime": ".toTime()", "offset": ".offset(…)", "durationSince": ".durationSince(…)",
+	"toDays": ".toDays()", "toHours": ".toHours()", "toMinutes": ".toMinutes()", "toSeconds": ".toSeconds()", "toMilliseconds": ".toMilliseconds()",
+}
+
+// argumentsOf returns how many arguments a call has in the policy's text, and how many it must have.
+func argumentsOf(n ast.NodeTypeExtensionCall) (has, takes int) {
+	form := callForms[n.Name]
+	return len(n.Args) - strings.Count(form[:min(1, len(form))], "."), strings.Count(form, "…") // a method is called on the first
 }
 
 // AttributePath is a chain of attributes from a variable.
@@ -289,6 +307,11 @@ func (f *Facts) visit(node ast.IsNode) bool {
 		return f.noteRead(n.Arg, string(n.Value), false)
 	case ast.NodeTypeVariable:
 		f.Whole = f.Whole || n.Name == "context"
+	case ast.NodeTypeExtensionCall:
+		if has, takes := argumentsOf(n); has != takes &&
+			!slices.ContainsFunc(f.miscalled, func(one ast.NodeTypeExtensionCall) bool { return one.Name == n.Name }) {
+			f.miscalled = append(f.miscalled, n)
+		}
 	case ast.NodeValue:
 		if uid, ok := entityLiteral(n); ok {
 			f.Uids = append(f.Uids, uid)

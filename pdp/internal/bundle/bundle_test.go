@@ -20,6 +20,12 @@ func TestProblems(t *testing.T) {
 	for name, test := range map[string]problemCase{
 		"syntax":                       {one("permit(principal, action resource);"), []string{"p.cedar:1:26 policy_syntax"}},
 		"half-written":                 {one(permitUsers + "forbid(princ"), []string{"p.cedar:2:8 policy_syntax"}},
+		"arguments of a function":      {one(permitUsers + `forbid(principal, action, resource) when { context.a == ip("a") || context.a == ip("a", "b") };`), []string{"p.cedar:2:81 policy_call"}},
+		"arguments of two methods":     {one(permitUsers + "forbid(principal, action, resource)\nwhen { context.a.isInRange(ip(\"10.0.0.0/8\", [(1), 2]), ip({a: 1})) };"), []string{"p.cedar:3:18 policy_call", "p.cedar:3:28 policy_call"}},
+		"arguments behind a chain":     {one(permitUsers + `forbid(principal, action, resource) when { {a: {b: [ip()]}}.a has b && {c: datetime()}.c == principal };`), []string{"p.cedar:2:53 policy_call", "p.cedar:2:76 policy_call"}},
+		"arguments behind a comma":     {one(permitUsers + `forbid(principal, action, resource) when { context.a.isInRange(ip("10.0.0.0/8",),) };`), nil},
+		"arguments, with a schema":     {one(permitUsers+`forbid(principal, action, resource) when { ip("10.0.0.1").isIpv4(1) };`, "schema.cedarschema", "entity user; action a appliesTo { principal: user, resource: user };"), []string{"p.cedar:2:59 policy_call"}},
+		"an external entity":           {one(permitUsers, "schema.cedarschema", "entity user; external entity team;"), []string{"schema.cedarschema:1:14 schema_syntax"}},
 		"parentheses":                  {one("permit(principal, action, resource) when { " + strings.Repeat("(", 200_000)), []string{"p.cedar:1:244 policy_nesting"}},
 		"dotted chain":                 {one("permit(principal, action, resource) when { context has " + strings.Repeat("a.", 8000) + "a };"), []string{"p.cedar:1:89 policy_chain"}},
 		"chain over lines":             {one("permit(principal, action, resource) when { context" + strings.Repeat(" . // x\n a", 17) + " };"), []string{"p.cedar:17:3 policy_chain"}},

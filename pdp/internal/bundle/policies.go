@@ -36,9 +36,24 @@ func ParsePolicies(file string, use *Usage, text []byte, problems *Problems) []*
 			problems.Add(file, at.line, at.column, "empty_id", "the policy's @id is empty",
 				"give it a name, or leave the annotation out")
 		}
+		p.refuseCalls(text, problems)
 		policies = append(policies, p)
 	}
 	return policies
+}
+
+// refuseCalls notes the calls with a wrong number of arguments. cedar-go reads them, and would refuse them at each evaluation.
+func (p *Policy) refuseCalls(text []byte, problems *Problems) {
+	for _, n := range p.Facts.miscalled {
+		has, takes := argumentsOf(n)
+		try := "write " + callForms[n.Name]
+		if n.Name == "isInRange" && has > takes {
+			try = "write a call for each range, and join the calls, as in a.isInRange(b) || a.isInRange(c)"
+		}
+		written := p.In(text)
+		line, column := written.Position(written.Call(string(n.Name), takes))
+		problems.Add(p.File, line, column, "policy_call", fmt.Sprintf("policy %q: the number of arguments of %s is %d, not %d", p.Id, n.Name, takes, has), try)
+	}
 }
 
 // newPolicy is a policy at a place in a tenant's files. The id is that of its annotation, if it
@@ -78,6 +93,9 @@ func SamePolicies(some, others []*Policy) bool {
 // itself only warns of that, so we do too.
 const noAction = "unable to find an applicable action given the policy scope constraints"
 
+// miscalled is how cedar-go's validator begins to speak of a call that has been refused when it was read.
+const miscalled = "wrong number of arguments in extension function application."
+
 // The forms of what cedar-go's validator says.
 var (
 	notDeclared   = regexp.MustCompile("^attribute `(.*)` (in context for|on entity types?) .* not found$")
@@ -115,6 +133,9 @@ func (s *Schema) CheckPolicy(p *Policy, text []byte, use *Usage, problems *Probl
 	for _, said := range slices.Sorted(maps.Keys(c.found)) {
 		if c.enough() {
 			break
+		}
+		if strings.HasPrefix(said, miscalled) && len(p.Facts.miscalled) > 0 {
+			continue // is refused already
 		}
 		if said != noAction {
 			c.explain(said)

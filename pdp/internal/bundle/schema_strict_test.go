@@ -4,7 +4,11 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -14,6 +18,7 @@ import (
 	"github.com/cedar-policy/cedar-go/x/exp/schema"
 	"github.com/cedar-policy/cedar-go/x/exp/schema/validate"
 	"policy-service/pdp"
+	"policy-service/pdp/internal/bundle"
 )
 
 // An author's other tools know nothing of what the PDP adds to a schema. So the policies of a
@@ -33,12 +38,12 @@ func TestBundlesFitTheirSchemasWithoutThePDP(t *testing.T) {
 		r, err := s.Resolve()
 		must(t, err)
 		validator, checked := validate.New(r, validate.WithStrict()), 0
-		bundle := os.DirFS("../../../policies/" + strings.TrimSuffix(file, "/schema.cedarschema"))
-		must(t, fs.WalkDir(bundle, ".", func(name string, _ fs.DirEntry, err error) error {
+		files := os.DirFS("../../../policies/" + strings.TrimSuffix(file, "/schema.cedarschema"))
+		must(t, fs.WalkDir(files, ".", func(name string, _ fs.DirEntry, err error) error {
 			if err != nil || !strings.HasSuffix(name, ".cedar") {
 				return err
 			}
-			text, err := fs.ReadFile(bundle, name)
+			text, err := fs.ReadFile(files, name)
 			must(t, err)
 			policies, err := cedar.NewPolicyListFromBytes(name, text)
 			must(t, err)
@@ -114,6 +119,36 @@ func TestOneMistakeIsToldOnce(t *testing.T) {
 		}
 		if !fits {
 			t.Errorf("%s:\ngot  %s\nwant %s", conditions, strings.Join(got, "\n     "), want)
+		}
+	}
+}
+
+// cedar-go reads a call with any number of arguments, and refuses it only where it is evaluated. So a policy with such a call
+// does not load, for each function and method that cedar-go knows.
+func TestCallsHaveTheArgumentsThatCedarTakes(t *testing.T) {
+	t.Parallel()
+	dir, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/cedar-policy/cedar-go").Output()
+	must(t, err)
+	source, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)), "internal", "extensions", "extensions.go"))
+	must(t, err)
+	known := regexp.MustCompile(`"(\w+)":\s+\{Args: (\d), IsMethod: (true|false)\}`).FindAllStringSubmatch(string(source), -1)
+	if len(known) < 20 {
+		t.Fatalf("cedar-go has %q", known)
+	}
+	for _, call := range known {
+		takes, err := strconv.Atoi(call[2])
+		must(t, err)
+		name := call[1]
+		if call[3] == "true" {
+			name, takes = "context.x."+name, takes-1
+		}
+		for n := range takes + 2 {
+			var problems pdp.Problems
+			text := "permit(principal, action, resource) when { " + name + "(" + strings.Join(slices.Repeat([]string{"context.x"}, n), ", ") + ") };"
+			bundle.ParsePolicies("p.cedar", bundle.UsageOf("default"), []byte(text), &problems)
+			if want := n != takes; want != (len(problems) == 1) || want && (problems[0].Code != "policy_call" || !strings.Contains(problems[0].Message, call[1]) || !strings.Contains(problems[0].Try, call[1]+"(")) {
+				t.Errorf("%s: %+v", text, problems)
+			}
 		}
 	}
 }

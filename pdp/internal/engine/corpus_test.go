@@ -41,29 +41,32 @@ type corpusTally struct {
 	unknown          int // requests whose types our contract refuses
 	namespaced       int
 	stored, unstored int // principals and resources that the entities hold, and those they do not
+	miscalled        int // files with a call of a wrong number of arguments, which we refuse and Cedar reads
 }
 
 var wholeCorpus = corpusTally{
-	files: 7750, requests: 62_000,
-	allows: 36_968, errored: 3773,
-	whole: 58_373, escaped: 3627,
+	files: 7682, requests: 61_456,
+	allows: 36_968, errored: 3372,
+	whole: 57_837, escaped: 3619,
 	wholeAllows: 34_441,
 	unknown:     0, // every type of the corpus is one that a request may name
-	namespaced:  8374,
-	stored:      244_022, unstored: 3978,
+	namespaced:  8286,
+	stored:      241_854, unstored: 3970,
+	miscalled: 68,
 }
 
 // shortCorpus are those of every fifth file.
 var shortCorpus = corpusTally{
-	files: 1550, requests: 12_400,
-	allows: 7674, errored: 820,
-	whole: 11_682, escaped: 718,
+	files: 1531, requests: 12_248,
+	allows: 7674, errored: 720,
+	whole: 11_538, escaped: 710,
 	wholeAllows: 7144,
-	namespaced:  1742,
-	stored:      48_838, unstored: 762,
+	namespaced:  1718,
+	stored:      48_234, unstored: 758,
+	miscalled: 19,
 }
 
-// TestCorpus takes some 3 s at night: it loads 7,750 bundles, and decides 62,000 requests in three ways each. The gate has every fifth
+// TestCorpus takes some 3 s at night: it loads 7,682 bundles, and decides 61,456 requests in three ways each. The gate has every fifth
 // file.
 func TestCorpus(t *testing.T) {
 	t.Parallel()
@@ -92,9 +95,12 @@ func TestCorpus(t *testing.T) {
 			t.Run(fmt.Sprintf("from-%d", (len(tallies)-1)*size), func(t *testing.T) {
 				t.Parallel()
 				for _, name := range chunk {
-					c := openCorpus(t, archive, name)
-					c.tally = tally
-					c.run(t)
+					if c := openCorpus(t, archive, name); c == nil {
+						tally.miscalled++
+					} else {
+						c.tally = tally
+						c.run(t)
+					}
 				}
 			})
 		}
@@ -120,6 +126,7 @@ func (c *corpusTally) add(o *corpusTally) {
 	c.namespaced += o.namespaced
 	c.stored += o.stored
 	c.unstored += o.unstored
+	c.miscalled += o.miscalled
 }
 
 // corpusFile is one file of the corpus, and what we make of it.
@@ -192,7 +199,8 @@ func readCorpus(t *testing.T) map[string][]byte {
 
 // openCorpus makes a bundle of one file's policies and entities. The entities need their schema to be read, because
 // some write extension values and references plainly; read, they are written again with nothing left to guess, and go
-// through our loader in that form. The bundle itself has no schema: most of the policies fit none.
+// through our loader in that form. The bundle itself has no schema: most of the policies fit none. It is nil if a call has a
+// wrong number of arguments.
 func openCorpus(t *testing.T, archive map[string][]byte, name string) *corpusFile {
 	t.Helper()
 	c := &corpusFile{name: name}
@@ -209,8 +217,13 @@ func openCorpus(t *testing.T, archive map[string][]byte, name string) *corpusFil
 		"policies.cedar":    {Data: archive[c.Policies]},
 		"entities/all.json": {Data: c.entities(t, archive)},
 	}))
+	for _, p := range problems.Only(pdp.SeverityError) {
+		if p.Code != "policy_call" {
+			t.Fatalf("%s does not load:\n%v", name, p)
+		}
+	}
 	if problems.Refuse() {
-		t.Fatalf("%s does not load:\n%v", name, problems)
+		return nil
 	}
 	c.bundle, c.indexed, c.pdp = bundle, bundle.Views[evaluation.DefaultTenant], pdp.Of(bundle, pdp.Options{})
 	plain := *c.indexed

@@ -133,6 +133,35 @@ func (p *Policy) step(at int) (name Token, next int, ok bool) {
 	return name, at + 2, p.Tokens[at].Text == "has"
 }
 
+// Call returns the place of the first call of a function or method with another number of arguments than it takes; -1 if there
+// is none.
+func (p *Policy) Call(name string, takes int) (offset int) {
+	for i, t := range p.Tokens {
+		if t.Text != name || p.text(i+1) != "(" {
+			continue
+		}
+		has, depth := 0, 0
+		for j, within := range p.Tokens[i+1:] {
+			if depth == 1 && within.Text != ")" && (j == 1 || p.text(i+j) == ",") {
+				has++ // an argument begins
+			}
+			switch within.Text {
+			case "(", "[", "{":
+				depth++
+			case ")", "]", "}":
+				depth--
+			}
+			if depth == 0 {
+				break
+			}
+		}
+		if has != takes {
+			return t.From
+		}
+	}
+	return -1
+}
+
 // text is that of a token, "" if there is none.
 func (p *Policy) text(i int) string {
 	if i < 0 || i >= len(p.Tokens) {

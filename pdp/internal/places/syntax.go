@@ -291,6 +291,9 @@ func (f fault) unplaced(message string) Fault {
 func (f fault) inSchema(at int, want string) Fault {
 	t := f.token(at)
 	want = strings.ReplaceAll(want, "'", `"`)
+	if strings.HasPrefix(want, "declaration") && t.Text == "external" {
+		return f.at(at, "external declarations are not supported", "declare the type here, as in entity User;")
+	}
 	if strings.HasPrefix(want, "declaration") && t.Text != "" && at < len(f.tokens) {
 		return f.near(at, "expected entity, action, type or namespace in place of "+shown(t.Text), "", meant(t.Text, "entity", "action", "type", "namespace"))
 	}

@@ -51,14 +51,14 @@ func TestRustCedar(t *testing.T) {
 		cases[n] = caseOf(t, uint64(n))
 	}
 	counted := map[string]int{}
-	answers := npm.Answers[oneCase, answered](t, dir, append(cases, differences(t)...))
+	answers := npm.Answers[oneCase, answered](t, dir, append(cases, severalRanges(t)...))
 	for n := range cases {
 		compare(t, n, &cases[n], answers[n], counted)
 	}
-	for n, c := range differences(t) {
+	for n, c := range severalRanges(t) {
 		a := answers[most+n]
-		if ours := decides(t, load(t, &c), &c, 0); a.Failure != "" || len(a.Answers) == 0 || a.Answers[0].Failure != "" || ours.Allow == (a.Answers[0].Decision == "allow") {
-			t.Errorf("%s differs no more, %+v: delete it", c.Policies["p"], a)
+		if _, err := loaded(&c); a.Failure != "" || len(a.Invalid) != 1 || err == nil || !strings.Contains(err.Error(), "the number of arguments of isInRange is 1, not ") {
+			t.Errorf("%s\nours: %v\ntheirs: %+v", c.Policies["p"], err, a)
 		}
 	}
 	t.Log(counted)
@@ -69,14 +69,14 @@ func TestRustCedar(t *testing.T) {
 	}
 }
 
-// differences are known, and avoided by the generator: cedar-go rounds a datetime before 1970 to the following day.
-func differences(t *testing.T) (all []oneCase) {
-	for _, condition := range []string{`toTime() < duration("0s")`, `toDate() == datetime("1970-01-01")`} {
+// severalRanges are calls that Cedar's RFC 99 gives a meaning, and one that it does not. Rust Cedar reads both, so an author may
+// bring them, and its validator refuses them still. We refuse them by name.
+func severalRanges(t *testing.T) (all []oneCase) {
+	for _, arguments := range []string{`ip("10.0.0.0/8"), ip("11.0.0.0/8")`, ""} {
 		c := oneCase{
-			input:    `{"type":"object","properties":{"x":{"type":"string","format":"date-time"}},"required":["x"]}`,
-			Policies: map[string]string{"p": `@id("p") permit(principal, action == Action::"s:t", resource) when { context.arguments.x.` + condition + ` };`},
-			sent:     []string{`{"x":"1969-12-31T23:59:59Z"}`},
-			Requests: []any{map[string]any{"pdp": inPDP, "arguments": map[string]any{"x": "1969-12-31T23:59:59Z"}}},
+			input:    `{"type":"object","properties":{"x":{"type":"string","format":"ipv4"}},"required":["x"]}`,
+			Policies: map[string]string{"p": `@id("p") permit(principal, action == Action::"s:t", resource) when { context.arguments.x.isInRange(` + arguments + `) };`},
+			Requests: []any{map[string]any{"pdp": inPDP, "arguments": map[string]any{"x": "10.1.2.3"}}},
 		}
 		c.Schema = generated(t, []toolschema.Tool{{Server: "s", Name: "t", Definition: definition(`{"inputSchema":` + c.input + `}`)}}, toolschema.Options{Whole: true}).Text
 		all = append(all, c)

@@ -47,6 +47,7 @@ var scalars = []struct {
 		[]string{
 			`@ < datetime("2024-10-15T11:35:00.100Z")`, `@ == datetime("2024-10-15T11:35:00Z")`, `@.offset(duration("1h")) > context.pdp.now`,
 			`@.durationSince(context.pdp.now) < duration("-1d")`, "@ >= context.pdp.now",
+			`@.toTime() > duration("1h")`, `@.toDate() == datetime("1969-12-31")`,
 		},
 	},
 	{[]string{`{"type":"string","format":"ipv4"}`}, []any{"10.1.2.3", "127.0.0.1", "255.255.255.255", "224.0.0.1"}, nil, askedOfAddresses},
