@@ -186,13 +186,6 @@ func loaded(c *oneCase) (*pdp.PDP, error) {
 	return pdp.New(pdp.FS(bundle), pdp.Options{})
 }
 
-func load(t *testing.T, c *oneCase) *pdp.PDP {
-	t.Helper()
-	p, err := loaded(c)
-	must(t, err)
-	return p
-}
-
 // decides is what our PDP says of one call.
 func decides(t *testing.T, p *pdp.PDP, c *oneCase, n int) evaluation.Decision {
 	t.Helper()
