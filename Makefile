@@ -26,7 +26,7 @@ export CGO_ENABLED := 0
 
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
-.PHONY: help build release image run first-curl cluster mcp-demo mcp-try test race npm npm-changed lint lint-rare ci night whole race-whole measure \
+.PHONY: help build release image run first-curl cluster mcp-demo mcp-try test race npm npm-changed lint lint-rare vuln ci night whole race-whole measure \
 	soak loc fuzz bench bench-http bench-cerbos conformance bench-mcp bench-cluster
 
 help: ## show this list
@@ -144,13 +144,18 @@ lint-rare: ## what lint leaves to the night: vet as of 32 bits and of the module
 	for m in $(MODULES); do $(GO) vet -C $$m ./... && $(GO) mod tidy -C $$m -diff || exit; done
 	$(GO) mod verify
 
+# It fails where it cannot read the database, and says so: what was not looked up is not clean.
+vuln: ## look for known vulnerabilities in what we call (needs vuln.go.dev, or VULNDB=URL of another such database)
+	$(GO) tool govulncheck $(VULNDB:%=-db %) ./... $(PROGRAMS)
+	for m in $(MODULES); do $(GO) tool govulncheck $(VULNDB:%=-db %) -C $$m ./... || exit; done
+
 # The gate: all that must hold before a change lands, in ten minutes on two cores.
 ci: ## run lint, build, test and race, and npm if what it judges has changed
 	@$(GO) run ./.ci/steps build lint+test race npm-changed
 
 # What the gate leaves out, in at most two hours on two cores. Before a release: FUZZTIME=5m SOAKTIME=30m SOAKNEIGHBOURS=60s.
-night: ## run everything: whole tests, race of all, npm, fuzz (FUZZTIME=30s), soak (SOAKTIME=5m), measure
-	@$(GO) run ./.ci/steps -k build lint lint-rare measure whole race-whole npm soak fuzz
+night: ## run everything: whole tests, race of all, npm, fuzz (FUZZTIME=30s), soak (SOAKTIME=5m), measure, vuln
+	@$(GO) run ./.ci/steps -k build lint lint-rare vuln measure whole race-whole npm soak fuzz
 
 whole: ## run the tests with all generated cases
 	@$(TESTS) $(GO_TEST) -p $(AT_ONCE) $(LONGEST) ./...
