@@ -107,7 +107,7 @@ func (c Config) asker(d Deps, handlers obligations.Handlers, letPass func(settin
 	o := ask.Options{
 		PDP: map[string]*authzenclient.Client{}, Resource: c.Resource, SubjectClaim: c.Identity.SubjectClaim, SubjectOverride: c.override(),
 		Ask: c.Ask, Strict: c.Strict, Declared: c.Declared, Errors: c.Errors, DenyStatus: int(c.DenyHTTPStatus),
-		Properties: c.Identity.Properties, Mappings: map[string]evaluation.Object{}, Labels: map[string]map[string]string{}, Handlers: handlers, Logger: d.Logger,
+		Properties: c.Identity.Properties, Meta: c.Meta, Mappings: map[string]evaluation.Object{}, Labels: map[string]map[string]string{}, Handlers: handlers, Logger: d.Logger,
 		Verifiers: map[string]*capability.Verifier{}, CapabilityRequired: map[string]bool{}, Now: d.Now, LetPass: letPass,
 		Admit: func(ctx context.Context, questions int) *ask.Refusal {
 			if after, ok := rates.BillOf(ctx).Ask(ctx, questions); !ok {

@@ -95,6 +95,8 @@ type Options struct {
 	Properties []string
 	// Mappings are the operator's: by method, or of one tool by "tools/call server:name".
 	Mappings map[string]evaluation.Object
+	// Meta names the members of _meta that go on to servers unchanged.
+	Meta []string
 	// Labels are the operator's for whole servers, by the server's name.
 	Labels map[string]map[string]string
 	// Verifiers check the capabilities that calls show, by the tenant's name. Where there is none, the PDP alone does.
@@ -115,6 +117,9 @@ type Options struct {
 // Inputs are the variables that an operator's mapping has besides params and token: server {name, resource, labels}, tool
 // {name, labels, digest} and client {id}.
 var Inputs = []string{"server", "tool", "client"}
+
+// GatewayParams are params for the gateway alone: servers do not get them.
+var GatewayParams = []string{"capability", "proof", "onBehalfOf", "requestId"}
 
 // Asker asks. It is safe for concurrent use.
 type Asker struct {

@@ -18,6 +18,27 @@ func declares(name, mapping string) string {
 const sepTool = `{"name":"get_customer","coaz":true,"description":"Get customer details","inputSchema":{"type":"object","properties":{"id":{"type":"string"},"case":{"type":"string"}},
 	"x-coaz-mapping":{"resource":{"id":"$.properties['id']","type":"customer"},"subject":{"type":"user","id":"$.token['sub']"},"context":{"agent":"$.token['aud']","case":"$.properties['case']"}}}}`
 
+// TestDeclaredSeesWhatIsForwarded: a server's mapping reads no param that the server does not get as it was sent.
+func TestDeclaredSeesWhatIsForwarded(t *testing.T) {
+	t.Parallel()
+	reads := func(expression string) string {
+		return `{"evaluation":{"action":{"name":"read"},"resource":{"type":"public","id":"` + expression + `"}}}`
+	}
+	const more = `,"onBehalfOf":"kim","_meta":{"example.com/tier":"gold","example.com/other":"x","progressToken":"p","io.policy-service/purpose":"why"}`
+	s := open(t, map[string]string{"a.cedar": `@id("any") permit(principal, action, resource);`, "bundle.yaml": "allow_trivial: true\n"},
+		func(o *ask.Options) { o.Meta = []string{"example.com/tier"} })
+	for expression, want := range map[string]string{
+		"$params.arguments.id": "1", "$params._meta['example.com/tier']": "gold", "$params._meta['example.com/other']": "", "$params._meta.progressToken": "",
+		"$params._meta['io.policy-service/purpose']": "", "$params.onBehalfOf": "",
+	} {
+		got, refusal := s.outcome(s.call(alice(t), s.tool(declares("look", reads(expression)), nil), `{"id":"1"}`, more))
+		bodies := strings.Join(s.taken(), " ")
+		if want == "" && (refusal == nil || refusal.Code != -32602 || bodies != "") || want != "" && !strings.Contains(bodies, `"resource":{"type":"public","id":"`+want+`"}`) {
+			t.Errorf("%s: %s, asked %s", expression, got, bodies)
+		}
+	}
+}
+
 // A declared question never permits a call that the trusted one denies, and it can deny by itself.
 func TestDeclaredNarrows(t *testing.T) {
 	t.Parallel()

@@ -15,6 +15,7 @@ import (
 	"policy-service/evaluation/authzenclient/approvals"
 	"policy-service/evaluation/capability"
 	"policy-service/evaluation/coaz"
+	"policy-service/pdp/internal/mcp/internal/era"
 	"policy-service/pdp/internal/mcp/internal/identity"
 	"policy-service/pdp/internal/rpc"
 )
@@ -67,7 +68,14 @@ func (a *Asker) declaredQuestions(ctx context.Context, op *Operation) ([]questio
 	if err != nil {
 		return nil, err
 	}
-	m, own := op.Tool.declared, sent.With("name", text(op.Tool.Name))
+	// The mapping sees what the server gets as the client sent it: else the server would be called with other params than were permitted.
+	meta, _ := sent.Get("_meta")
+	forwarded := meta.Object().Without(func(name string) bool { return !slices.Contains(a.o.Meta, name) || strings.HasPrefix(name, era.Own) })
+	own := sent.Without(func(name string) bool { return name == "_meta" || slices.Contains(GatewayParams, name) }).With("name", text(op.Tool.Name))
+	if forwarded.Len() > 0 {
+		own = own.With("_meta", forwarded.Value())
+	}
+	m := op.Tool.declared
 	asked, err := m.Questions(coaz.Operation{Method: op.Method, Params: own, Token: op.Principal.Claims})
 	if err != nil {
 		return nil, err

@@ -146,7 +146,7 @@ func (x exchange) operation() ask.Operation {
 			switch {
 			case name == "inputResponses", name == "requestState": // the gateway has written both
 				return true
-			case slices.Contains(gatewayParams, name), name == "task" && ask.OfTool(x.Request.Method): // a call for a task is refused
+			case slices.Contains(ask.GatewayParams, name), name == "task" && ask.OfTool(x.Request.Method): // a call for a task is refused
 				return ask.OfTool(x.Request.Method)
 			}
 			return x.link.Server.TakesParam(x.Request.Method, name)

@@ -264,12 +264,9 @@ func (r *relay) answerRequest(ctx context.Context, m rpc.Message) (waits *rpc.Me
 // those between the client and the gateway. What MCP itself adds is the gateway's: client and revision, and the token for
 // progress.
 
-// gatewayParams are the params that are for the gateway alone.
-var gatewayParams = []string{"capability", "proof", "onBehalfOf", "requestId"}
-
 // outgoing returns params of this exchange in the form for the server of s.
 func (x Target) outgoing(ctx context.Context, s upstream.Session, params rpc.Object) rpc.Object {
-	params = params.Without(func(name string) bool { return slices.Contains(gatewayParams, name) })
+	params = params.Without(func(name string) bool { return slices.Contains(ask.GatewayParams, name) })
 	params = era.WithoutUnknown(x.Request.Method, x.Client.Version, params, func(name string) bool {
 		followUp := name == "inputResponses" || name == "requestState" // the gateway has written both
 		return followUp && s.Era() == era.Modern && era.TakesInput(x.Request.Method) || x.link.Server.TakesParam(x.Request.Method, name)
