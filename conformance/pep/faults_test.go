@@ -78,6 +78,8 @@ var faults = []fault{
 	{wrong: "errors without an id", caught: "id-text"},
 	{wrong: "answers text ids with numbers", caught: "id-digits id-text-of-result id-digits-of-result"},
 	{wrong: "takes 0 for no id", caught: "id-zero-of-result"},
+	{wrong: "opens sessions unasked", caught: "unmapped-initialize-denied unmapped-initialize-asked"},
+	{wrong: "changes params after the decision", caught: "rewritten-unknown-param rewritten-meta"},
 	{wrong: "opens streams unasked", caught: "unmapped-subscriptions-listen-denied"},
 	{wrong: "reads ids as floats", caught: "id-beyond-float"},
 	{wrong: "executes twice", caught: "default-tools-call name-in-other-case"},

@@ -34,6 +34,7 @@ var outcomes = map[string]func(x exchange) error{
 	"passes":          exchange.passes,
 	"obeyed":          exchange.obeyed,
 	"consistent":      exchange.consistent,
+	"same-params":     exchange.sameParams,
 }
 
 // failed says which answer came instead of a result.
@@ -272,6 +273,32 @@ func (x exchange) consistent() error {
 		}
 	}
 	return errors.New("get_local_weather was executed, and the PDP was not asked about it")
+}
+
+// sameParams: refused, or executed with the params that the mapping of the tool rewritten projected into the question.
+func (x exchange) sameParams() error {
+	if !x.let() {
+		return x.refused()
+	}
+	if len(x.entries.executed) != 1 {
+		return fmt.Errorf("it was executed %d times", len(x.entries.executed))
+	}
+	params, err := parse([]byte(x.entries.executed[0].params))
+	if err != nil {
+		return fmt.Errorf("what was executed has more than one reading: %w", err)
+	}
+	for _, q := range x.entries.questions() {
+		if member(q, "action", "name") != "rewritten" {
+			continue
+		}
+		for name, got := range map[string]any{"extra": member(params, "extra"), "note": member(params, "_meta", "note")} {
+			if asked := member(q, "context", name); !equal(asked, got) {
+				return fmt.Errorf("%s of what was executed is %s, and the PDP was asked about %s", name, show(got), show(asked))
+			}
+		}
+		return nil
+	}
+	return errors.New("it was let through, and the PDP was not asked by the tool's mapping")
 }
 
 // questions are all that the PDP was asked, each complete.

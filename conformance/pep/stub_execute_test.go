@@ -19,6 +19,7 @@ var (
 		{"rewrites completions", `"value":"s"`, `"value":"t"`},
 		{"subscribes for unsubscribe", "resources/unsubscribe", "resources/subscribe"},
 		{"executes the first of two", `,"amount":1000000`, ""},
+		{"changes params after the decision", `"sent"`, `"changed"`},
 		{"rebuilds numbers as floats", "9007199254740993", "9007199254740992"},
 	}
 	shown = []rewriting{

@@ -334,7 +334,7 @@ func (s *stub) handle(w http.ResponseWriter, r *http.Request, message object, bo
 		w.WriteHeader(http.StatusAccepted)
 		return "", errAnswered
 	}
-	passes := method == "ping" || strings.HasPrefix(method, "notifications/")
+	passes := method == "ping" || strings.HasPrefix(method, "notifications/") || method == "initialize" && s.wrong["opens sessions unasked"]
 	if s.wrong["decides on headers"] && r.Header.Get("Mcp-Name") != "" {
 		params = with(params.(object), object{"name": r.Header.Get("Mcp-Name")})
 	}

@@ -18,7 +18,8 @@ type Binding struct {
 
 	declared *language // of mappings that servers declare, and of the defaults
 	operator *language // of mappings that operators write
-	defaults map[string]*Mapping
+	// by method
+	defaults, forgotten map[string]*Mapping
 }
 
 // New makes a Binding, and compiles the default mappings.
@@ -85,6 +86,10 @@ func (b *Binding) Default(method string) (*Mapping, Verdict) {
 	}
 	return nil, Unknown
 }
+
+// Forgotten returns a mapping of ours for a method without which a client cannot connect, or list templates, and for which the
+// binding has none; nil for every other. By the letter of the binding a PEP denies such a method.
+func (b *Binding) Forgotten(method string) *Mapping { return b.forgotten[method] }
 
 // Compile compiles a mapping that an operator wrote. In the dialect [AuthZEN] it is an object with an envelope, in
 // [SEP] one with resource, subject and context. Nothing is added to it, and its subject may be whoever it names. Every

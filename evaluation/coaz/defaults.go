@@ -16,24 +16,34 @@ import (
 //go:embed defaults.json
 var Defaults string
 
-func (b *Binding) compileDefaults() error {
-	var texts map[string]jsontext.Value
-	if err := json.Unmarshal([]byte(Defaults), &texts); err != nil {
-		return fmt.Errorf("coaz: the default mappings: %w", err)
+//go:embed forgotten.json
+var forgotten string
+
+func (b *Binding) compileDefaults() (err error) {
+	if b.defaults, err = b.compileStandard(Defaults); err == nil {
+		b.forgotten, err = b.compileStandard(forgotten)
 	}
-	b.defaults = make(map[string]*Mapping, len(texts))
+	return err
+}
+
+func (b *Binding) compileStandard(text string) (map[string]*Mapping, error) {
+	var texts map[string]jsontext.Value
+	if err := json.Unmarshal([]byte(text), &texts); err != nil {
+		return nil, fmt.Errorf("coaz: the default mappings: %w", err)
+	}
+	all := make(map[string]*Mapping, len(texts))
 	for method, text := range texts {
 		mapping, err := evaluation.ParseObject(text, evaluation.DefaultLimits())
 		if err != nil {
-			return fmt.Errorf("coaz: the default mapping of %s: %w", method, err)
+			return nil, fmt.Errorf("coaz: the default mapping of %s: %w", method, err)
 		}
 		c := compiler{binding: b, author: standard, dialect: AuthZEN, language: b.declared, limits: DefaultLimits()}
 		m, err := c.compile(mapping)
 		if err != nil {
-			return fmt.Errorf("coaz: the default mapping of %s: %w", method, err)
+			return nil, fmt.Errorf("coaz: the default mapping of %s: %w", method, err)
 		}
 		m.method = method
-		b.defaults[method] = m
+		all[method] = m
 	}
-	return nil
+	return all, nil
 }

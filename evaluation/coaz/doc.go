@@ -1,6 +1,6 @@
 // Package coaz turns an MCP request and a mapping into the questions that a PDP is asked about it. It is the library
-// behind OpenID's COAZ framework and its binding for MCP ("compatible with OpenID AuthZEN", both Draft 1 of 2026-07),
-// and it also reads the dialect they grew out of. Start with [New]; then, for each request:
+// behind OpenID's COAZ framework and its binding for MCP ("compatible with OpenID AuthZEN", both Draft 1: of 2026-07
+// and at commit ca92c756 of openid/authzen, 2026-09-10), and it also reads the dialect they grew out of. Start with [New]; then, for each request:
 //
 //	mapping, verdict := binding.Default(method) // of the method
 //	mapping, err := binding.Parse(tool)         // or the one that the tool declares; nil if it declares none

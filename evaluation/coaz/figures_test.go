@@ -73,7 +73,9 @@ func figureMapping(t *testing.T, binding *coaz.Binding, parts map[string]string,
 	case parts["tool"] != "":
 		mapping, err = binding.Parse(object(t, parts["tool"]))
 	default:
-		mapping, _ = binding.Default(method)
+		if mapping, _ = binding.Default(method); mapping == nil {
+			mapping = binding.Forgotten(method)
+		}
 	}
 	if err != nil || mapping == nil {
 		t.Fatalf("no mapping: %v", err)

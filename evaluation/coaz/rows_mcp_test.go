@@ -106,7 +106,7 @@ func defaultTexts(t *testing.T) map[string]json.RawMessage {
 	if err := json.Unmarshal([]byte(coaz.Defaults), &texts); err != nil {
 		t.Fatal(err)
 	}
-	if len(texts) != 15 {
+	if len(texts) != 14 {
 		t.Errorf("%d defaults", len(texts))
 	}
 	return texts
@@ -177,11 +177,38 @@ func passesThrough(t *testing.T) {
 
 func unknownMethods(t *testing.T) {
 	b := newBinding(t, coaz.Options{})
-	for _, method := range []string{"", "Ping", "ping/", "pings", "notifications", "notification/x", "Notifications/x", "tools/Call", "tools/call ", "resources/templates/list",
+	for _, method := range []string{"", "Ping", "ping/", "pings", "notifications", "notification/x", "Notifications/x", "tools/Call", "tools/call ", "initialize", "resources/templates/list",
 		"server/discover", "subscriptions/listen", "tasks/update", "tools/request", "authorization/respond"} {
 		if m, verdict := b.Default(method); m != nil || verdict != coaz.Unknown {
 			t.Errorf("%s: %v", method, verdict)
 		}
+	}
+}
+
+// TestForgotten: what the binding forgot is asked about like a list, by its own name. It is no default, and nothing else is forgotten.
+func TestForgotten(t *testing.T) {
+	t.Parallel()
+	b := newBinding(t, coaz.Options{Resource: "https://mcp.example.com"})
+	for method, params := range map[string]string{
+		"initialize": `{"protocolVersion":"2025-11-25"}`, "server/discover": `{}`, "resources/templates/list": `{"cursor":"x"}`, "subscriptions/listen": `{"notifications":{}}`,
+	} {
+		q, err := b.Forgotten(method).Questions(operationOf(t, `{"method":"`+method+`","params":`+params+`,"token":{"sub":"alice","client_id":"c"}}`))
+		if err != nil || len(q.Requests) != 1 || q.Requests[0].Action.Name != method || q.Requests[0].Resource.ID != "https://mcp.example.com" || q.Requests[0].Subject.ID != "alice" {
+			t.Errorf("%s: %+v, %v", method, q.Requests, err)
+		}
+	}
+	for method := range defaultTexts(t) {
+		if b.Forgotten(method) != nil {
+			t.Errorf("%s is a default, and forgotten", method)
+		}
+	}
+	for _, method := range []string{"", "ping", "tasks/update", "tools/destroy", "notifications/initialized", "Initialize"} {
+		if b.Forgotten(method) != nil {
+			t.Errorf("%s is forgotten", method)
+		}
+	}
+	if _, err := b.Forgotten("initialize").Questions(operationOf(t, `{"method":"initialize","params":{},"token":{"sub":"alice"}}`)); err == nil {
+		t.Error("initialize without a version is asked about")
 	}
 }
 

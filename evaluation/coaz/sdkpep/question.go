@@ -1,6 +1,7 @@
 package sdkpep
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,9 +35,6 @@ func denied(answers []authzenclient.Undischarged) bool {
 	return slices.ContainsFunc(answers, authzenclient.Undischarged.Denied)
 }
 
-// forgotten are methods of MCP that the binding has no default for.
-var forgotten = map[string]bool{"server/discover": true, "resources/templates/list": true, "subscriptions/listen": true}
-
 // questions are those to the PDP about a message.
 func (p *pep) questions(ctx context.Context, c call) ([]question, coaz.Dialect, *refusal) {
 	op, err := operationOf(c)
@@ -47,8 +45,6 @@ func (p *pep) questions(ctx context.Context, c call) ([]question, coaz.Dialect, 
 	switch {
 	case err != nil:
 		return nil, 0, mappingError(err)
-	case mapping == nil && forgotten[c.method]:
-		return p.likeList(c, op)
 	case mapping == nil:
 		return nil, 0, unknownMethod()
 	}
@@ -59,7 +55,12 @@ func (p *pep) questions(ctx context.Context, c call) ([]question, coaz.Dialect, 
 	for _, w := range asked.Warnings {
 		p.log.WarnContext(ctx, w.Detail, "method", c.method, "mapping", mapping.Digest(), "at", w.Pointer)
 	}
-	return questionsOf(asked), mapping.Dialect(), nil
+	all := questionsOf(asked)
+	if c.method == "subscriptions/listen" && mapping == p.binding.Forgotten(c.method) {
+		more, refusal := p.subscriptions(c, op)
+		return append(all, more...), mapping.Dialect(), refusal
+	}
+	return all, mapping.Dialect(), nil
 }
 
 func questionsOf(asked coaz.Questions) (all []question) {
@@ -69,40 +70,29 @@ func questionsOf(asked coaz.Questions) (all []question) {
 	return all
 }
 
-// likeList asks about a method that the binding forgot as about a list, by another action. A listener hears of resources
-// that it could subscribe to, and is asked about like a subscriber.
-func (p *pep) likeList(c call, op coaz.Operation) ([]question, coaz.Dialect, *refusal) {
-	list, _ := p.binding.Default("tools/list")
-	asked, err := list.Questions(coaz.Operation{Method: "tools/list", Token: op.Token})
-	if err != nil {
-		return nil, 0, mappingError(err)
-	}
-	var all []question
-	for _, q := range asked.Requests {
-		q.Action.Name = c.method
-		all = append(all, question{q})
-	}
+// subscriptions returns a listener's questions about resources: it hears of those that it could subscribe to.
+func (p *pep) subscriptions(c call, op coaz.Operation) (all []question, _ *refusal) {
 	listen, ok := c.request.GetParams().(*mcp.SubscriptionsListenParams)
 	if !ok || listen == nil || listen.Notifications == nil {
-		return all, coaz.AuthZEN, nil
+		return nil, nil
 	}
 	// Each is a question: one message must not become any number of them.
 	if most := coaz.DefaultLimits().Entries; len(listen.Notifications.ResourceSubscriptions) > most {
-		return nil, 0, mappingError(fmt.Errorf("more than %d resourceSubscriptions; listen once more for the others", most))
+		return nil, mappingError(fmt.Errorf("more than %d resourceSubscriptions; listen once more for the others", most))
 	}
 	subscribe, _ := p.binding.Default("resources/subscribe")
 	for _, uri := range listen.Notifications.ResourceSubscriptions {
 		params, err := evaluation.NewObject(map[string]any{"uri": uri})
 		if err != nil {
-			return nil, 0, mappingError(err)
+			return nil, mappingError(err)
 		}
 		asked, err := subscribe.Questions(coaz.Operation{Method: "resources/subscribe", Params: params, Token: op.Token})
 		if err != nil {
-			return nil, 0, mappingError(err)
+			return nil, mappingError(err)
 		}
 		all = append(all, questionsOf(asked)...)
 	}
-	return all, coaz.AuthZEN, nil
+	return all, nil
 }
 
 // operationOf is a message as its handler gets it.
@@ -132,7 +122,7 @@ func (p *pep) mapping(ctx context.Context, c call) (*coaz.Mapping, error) {
 		return m, nil
 	}
 	m, _ := p.binding.Default(c.method)
-	return m, nil
+	return cmp.Or(m, p.binding.Forgotten(c.method)), nil
 }
 
 // declaredBy returns the mapping that a tool declares, nil if it declares none. A tool without a definition is an error: the

@@ -36,7 +36,8 @@ func (s *siege) greeting(era string, knows ...string) echo {
 func TestRespondIsAnnounced(t *testing.T) {
 	t.Parallel()
 	const capabilities = `"capabilities":{"tools":{},"extensions":{"io.policy-service/tool-requests":{"planted":1},"a/b":{}},"experimental":{"io.policy-service/planted":{}}}`
-	strict := map[string]config.Object{"server/discover": config.Object(`{"evaluation":{"subject":{"type":"user","id":"$token.sub"},"action":{"name":"discover"},"resource":{"type":"mcp_server","id":"$server.name"}}}`)}
+	begins := config.Object(`{"evaluation":{"subject":{"type":"user","id":"$token.sub"},"action":{"name":"discover"},"resource":{"type":"mcp_server","id":"$server.name"}}}`)
+	strict := map[string]config.Object{"initialize": begins, "server/discover": begins}
 	for _, up := range eras {
 		for name, change := range map[string]func(*mcp.Config){
 			"ordinary": func(*mcp.Config) {},

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/tools/txtar"
 
 	"policy-service/pdp/internal/mcp"
+	"policy-service/pdp/internal/server/config"
 	"policy-service/pdp/pdptest/mcptest"
 )
 
@@ -135,6 +136,8 @@ func figure(t *testing.T, era string, parts map[string]string, method, params st
 	}
 	s, asked := figureSiege(t, era, tool, audience, nil, func(c *mcp.Config) {
 		c.Ask, c.Strict, c.Declared = mcp.AskCOAZ, true, mcp.DeclaredInstead
+		c.Mappings = map[string]config.Object{"initialize": config.Object(`{"evaluation":{"subject":{"type":"identity","id":"$token.sub"},"action":{"name":"initialize"},` +
+			`"resource":{"type":"mcp_server","id":"$server.resource"},"context":{"agent":"$token.?client_id","protocol_version":"$params.protocolVersion"}}}`)}
 	})
 	is := claims(token)
 	if is["aud"] == nil {

@@ -103,15 +103,24 @@ function isPlain(v: unknown): v is { [name: string]: unknown } {
 export class Binding {
 	readonly #options: CoazOptions;
 	readonly #defaults: ReadonlyMap<string, Mapping>;
+	readonly #forgotten: ReadonlyMap<string, Mapping>;
 
 	constructor(options: CoazOptions = {}) {
 		this.#options = { ...options };
-		this.#defaults = new Map(Object.entries(defaults).map(([method, mapping]) => [method, this.#compile(mapping, "standard", method)]));
+		const compiled = (all: { readonly [method: string]: JsonObject }) =>
+			new Map(Object.entries(all).map(([method, mapping]) => [method, this.#compile(mapping, "standard", method)]));
+		this.#defaults = compiled(defaults);
+		this.#forgotten = compiled(forgotten);
 	}
 
 	/** The default mapping of a method: "pass" where it goes on unasked (ping, and notifications), undefined where it must be denied. */
 	default(method: string): Mapping | "pass" | undefined {
 		return this.#defaults.get(method) ?? (method === "ping" || method.startsWith("notifications/") ? "pass" : undefined);
+	}
+
+	/** Our mapping of a method that the binding forgot, undefined for every other. By the letter of the binding such a method is denied. */
+	forgotten(method: string): Mapping | undefined {
+		return this.#forgotten.get(method);
 	}
 
 	/**
@@ -412,7 +421,6 @@ const standard = (method: string, [type, id]: readonly [string, string], more: J
 
 /** The default mappings, by method. They are those of the binding, but for completion/complete, which is no CEL there. */
 export const defaults: { readonly [method: string]: JsonObject } = Object.fromEntries([
-	standard("initialize", server, { protocol_version: "$params.protocolVersion" }),
 	...["tools/list", "resources/list", "prompts/list", "tasks/list"].map((method) => standard(method, server)),
 	standard("logging/setLevel", server, { level: "$params.level" }),
 	standard("tools/call", ["tool", "$params.name"]),
@@ -423,4 +431,10 @@ export const defaults: { readonly [method: string]: JsonObject } = Object.fromEn
 		"$params.ref.type == 'ref/prompt' ? 'prompt' : 'resource'",
 		"$params.ref.type == 'ref/prompt' ? params.ref.name : params.ref.uri",
 	]),
+]);
+
+/** Ours, for methods that MCP servers have and the binding forgot. By its letter they are denied. */
+export const forgotten: { readonly [method: string]: JsonObject } = Object.fromEntries([
+	standard("initialize", server, { protocol_version: "$params.protocolVersion" }),
+	standard("resources/templates/list", server),
 ]);

@@ -188,18 +188,15 @@ class Rules {
 		if (typeof params?.uri === "string" && (!URL.canParse(params.uri) || new URL(params.uri).href !== params.uri)) {
 			throw new MappingError("", "params.uri is not written as a server reads it; send what new URL(uri).href is");
 		}
-		const operation = { method, params, token: (this.options.claims ?? claimsOf)(extra?.authInfo) };
+		// the SDK gives a tool no other params: a mapping must not decide by what is not executed
+		const seen =
+			method === "tools/call" && params ? Object.fromEntries(Object.entries(params).filter(([name]) => paramsOfCall.has(name))) : params;
+		const operation = { method, params: seen, token: (this.options.claims ?? claimsOf)(extra?.authInfo) };
 		const defined = this.#defined || "tools" in this.options;
 		const declared = method === "tools/call" && defined ? this.#declaredBy(params?.name) : undefined;
 		const own = this.options.mappings && Object.hasOwn(this.options.mappings, method) ? this.options.mappings[method] : undefined;
-		const mapping = declared ?? own ?? this.binding.default(method);
+		const mapping = declared ?? own ?? this.binding.default(method) ?? this.binding.forgotten(method);
 		if (mapping instanceof Mapping) return mapping.questions(operation);
-		const list = this.binding.default("tools/list");
-		if (method === "resources/templates/list" && list instanceof Mapping) {
-			// the binding forgot it: it is asked about as a list, by its own name
-			const { api, questions } = list.questions({ ...operation, method: "tools/list" });
-			return { api, questions: questions.map((q) => ({ ...q, action: { ...q.action, name: method } })) };
-		}
 		throw new Refusal("denied", "Access denied: there is no mapping for this method", { type: "authorization_denied" });
 	}
 
@@ -228,6 +225,7 @@ class Rules {
 }
 
 const mostCompiled = 1024;
+const paramsOfCall = new Set(["name", "arguments", "task", "_meta"]);
 
 /** Returns a function that finds the definitions of a name. */
 function definitionsOf(tools: unknown): (name: string) => unknown[] {

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
 import { test } from "node:test";
-import { Binding, type CoazOptions, defaults, Mapping, MappingError } from "../src/coaz.js";
+import { Binding, type CoazOptions, defaults, forgotten, Mapping, MappingError } from "../src/coaz.js";
 import type { Json, JsonObject } from "../src/types.js";
 import { repository } from "./repository.js";
 
@@ -59,7 +59,11 @@ test("the figures of the profile, member for member", () => {
 		if (file.startsWith("framework") || part.tool?.coaz) continue; // of another profile's variables, and of the older dialect
 		const op = part.operation as unknown as typeof operation;
 		const binding = new Binding();
-		const mapping = part.mapping ? binding.compile(part.mapping) : part.tool ? binding.parse(part.tool) : binding.default(op.method);
+		const mapping = part.mapping
+			? binding.compile(part.mapping)
+			: part.tool
+				? binding.parse(part.tool)
+				: (binding.default(op.method) ?? binding.forgotten(op.method));
 		assert.ok(mapping instanceof Mapping, file);
 		const { api, questions } = mapping.questions(op);
 		const { evaluations, ...printed } = part[api] as { evaluations?: JsonObject[] } & JsonObject;
@@ -78,8 +82,12 @@ test("the defaults are those of policy-service", () => {
 	const binding = new Binding();
 	assert.equal(binding.default("ping"), "pass");
 	assert.equal(binding.default("notifications/initialized"), "pass");
-	for (const method of ["resources/templates/list", "server/discover", "x", "constructor", "Tools/Call", ""])
+	for (const method of ["initialize", "resources/templates/list", "server/discover", "x", "constructor", "Tools/Call", ""])
 		assert.equal(binding.default(method), undefined);
+	const all = JSON.parse(readFileSync(new URL("forgotten.json", coaz), "utf8"));
+	for (const [method, mapping] of Object.entries(forgotten)) assert.deepEqual(clean(mapping), all[method]);
+	for (const method of ["initialize", "resources/templates/list"]) assert.ok(binding.forgotten(method) instanceof Mapping);
+	for (const method of ["tools/list", "ping", "server/discover", "constructor", ""]) assert.equal(binding.forgotten(method), undefined);
 });
 
 // [expression, params, result of policy-service's own CEL]: of the generator of evaluation/coaz

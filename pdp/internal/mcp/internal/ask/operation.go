@@ -1,6 +1,7 @@
 package ask
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -151,9 +152,6 @@ const (
 	complete      = "completion/complete"
 )
 
-// forgotten are methods that the binding has no default for, and without which a client of the modern era cannot connect.
-var forgotten = []string{discover, templatesList, listen}
-
 // eras are the methods that only one era has.
 var eras = map[string]era.Era{
 	"initialize": era.Legacy, "ping": era.Legacy, "logging/setLevel": era.Legacy, subscribe: era.Legacy, "resources/unsubscribe": era.Legacy,
@@ -179,7 +177,7 @@ func (a *Asker) asks(w refuser, op *Operation) (bool, *Refusal) {
 		return false, nil
 	case verdict == coaz.Mapped:
 		return true, nil
-	case !slices.Contains(forgotten, op.Method):
+	case a.binding.Forgotten(op.Method) == nil:
 		return false, w.unknownMethod()
 	case a.o.Strict:
 		return false, w.denial("", unmapped)
@@ -187,25 +185,16 @@ func (a *Asker) asks(w refuser, op *Operation) (bool, *Refusal) {
 	return true, nil
 }
 
-// defaults are the questions of the binding about a method. For one that it forgot they are those about a list, by another
-// action; and for listening to a resource, those about a subscription to it.
+// defaults are the questions of the binding about a method, or ours if it forgot the method. For listening to a resource they
+// are also those about a subscription to it.
 func (a *Asker) defaults(op *Operation) ([]evaluation.Request, error) {
 	all, err := op.whole()
 	if err != nil {
 		return nil, err
 	}
-	if !slices.Contains(forgotten, op.Method) {
-		return a.defaultOf(op.Method, all, op.Principal.Claims)
-	}
-	requests, err := a.defaultOf(toolsList, evaluation.Object{}, op.Principal.Claims)
-	if err != nil {
-		return nil, err
-	}
-	for n := range requests {
-		requests[n].Action.Name = op.Method
-	}
-	if op.Method != listen {
-		return requests, nil
+	requests, err := a.defaultOf(op.Method, all, op.Principal.Claims)
+	if err != nil || op.Method != listen {
+		return requests, err
 	}
 	uris, err := subscriptions(all)
 	if err != nil {
@@ -223,6 +212,7 @@ func (a *Asker) defaults(op *Operation) ([]evaluation.Request, error) {
 
 func (a *Asker) defaultOf(method string, params, token evaluation.Object) ([]evaluation.Request, error) {
 	m, _ := a.binding.Default(method)
+	m = cmp.Or(m, a.binding.Forgotten(method))
 	asked, err := m.Questions(coaz.Operation{Method: method, Params: params, Token: admitted(token)})
 	return slices.Clone(asked.Requests), err
 }

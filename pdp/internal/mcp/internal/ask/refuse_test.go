@@ -90,6 +90,7 @@ func TestMethods(t *testing.T) {
 		{s, "tasks/list", era.Legacy, -32001, 200},
 		{s, "resources/templates/list", era.Legacy, 0, 0},
 		{strict, "resources/templates/list", era.Legacy, -32001, 200},
+		{strict, "initialize", era.Legacy, -32001, 200},
 		{strict, "server/discover", era.Modern, -32001, 200},
 		{strict, "subscriptions/listen", era.Modern, -32001, 200},
 		{strict, "prompts/list", era.Modern, 0, 0},
