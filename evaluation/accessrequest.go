@@ -205,6 +205,7 @@ func (r *reader) item(q Request, o Object, whole Denial, at ...string) Submissio
 	at = slices.Clip(at)
 	q.Resource = r.entity(o, false, append(at, "resource")...)
 	q.Action = r.action(o, append(at, "action")...)
+	q.Draft = draftOf(AuthZEN, q.Context)
 	if denial := r.denial(o, at...); denial.Given {
 		return SubmissionItem{Request: q, Denial: denial}
 	}

@@ -86,12 +86,12 @@ func (d Decision) context(s Shape) ([]byte, error) {
 	if d.ReasonUser != "" {
 		b = appendString(append(b, `,"reason_user":`...), d.ReasonUser)
 	}
-	if len(d.Required) > 0 {
+	if len(d.Required) > 0 && d.Draft != October {
 		b = append(b, `,"required_obligations":[`...)
 		b = append(appendList(b, d.Required, appendString), ']')
 	}
 	if s == AuthZEN && len(d.Obligations) > 0 {
-		b = appendObligations(append(b, `,"obligations":`...), d.Obligations)
+		b = d.Draft.appendObligations(append(b, `,"obligations":`...), d.Obligations)
 	}
 	if d.Refused != nil {
 		if s == AuthZEN { // access_request alone would tell other PEPs that they can ask
@@ -162,19 +162,9 @@ func (d Decision) appendNative(b []byte) []byte {
 	})
 	b = append(b, '}')
 	if details || len(once) < len(d.Obligations) {
-		b = appendObligations(append(b, `,"obligation_details":`...), d.Obligations)
+		b = July.appendObligations(append(b, `,"obligation_details":`...), d.Obligations)
 	}
 	return b
-}
-
-func appendObligations(b []byte, all []Obligation) []byte {
-	b = appendList(append(b, '['), all, func(b []byte, o Obligation) []byte {
-		b = appendString(append(b, `{"id":`...), o.ID)
-		b = appendString(append(b, `,"type":`...), o.Type)
-		b = o.Properties.Value().append(append(b, `,"properties":`...))
-		return append(b, '}')
-	})
-	return append(b, ']')
 }
 
 // appendList appends each of all, with a comma before every one but the first.

@@ -18,6 +18,8 @@ type Asker struct {
 	// Relays is set if the caller relays what people say. It asks for persons whom it names in the
 	// context; see [Request.Person].
 	Relays bool
+	// Forwards is set if the caller sends requests of other PEPs. October's draft lets nobody but the enforcing PEP adopt it.
+	Forwards bool
 	// RequestID and TraceID go on record and change no answer.
 	RequestID, TraceID string
 }

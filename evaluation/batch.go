@@ -44,7 +44,7 @@ func (i Item) Pointer(canonical string) string {
 	member, rest, _ := strings.Cut(strings.TrimPrefix(canonical, "/"), "/")
 	own, ok := i.sent.Get(member)
 	name, _, _ := strings.Cut(rest, "/")
-	if inherited := member == "context" && name == inheritedOfContext || member != "context" && rest != "" && name != "properties"; inherited {
+	if inherited := member == "context" && name == inheritedOfContext && i.Request.Draft != October || member != "context" && rest != "" && name != "properties"; inherited {
 		ok = ok && has(own.Object(), name)
 	}
 	if !ok {
@@ -103,6 +103,11 @@ func batch(o Object, reserved bool, tenant string, size int) (Batch, error) {
 		d.objects[name] = r.optional(o, name)
 	}
 	d.options = r.unknown(r.optional(o, "options"), "options")
+	d.draft = draftOf(AuthZEN, d.objects["context"])
+	for _, v := range items.Elements {
+		own, _ := v.Object().Get("context")
+		d.draft = max(d.draft, draftOf(AuthZEN, own.Object()))
+	}
 	if r.err != nil {
 		return Batch{}, r.err
 	}
@@ -143,6 +148,7 @@ type defaults struct {
 	objects  map[string]Object
 	illegal  map[string]*Error // by default, once one was looked through for reserved names
 	options  *Unknown
+	draft    Draft // of the whole body
 }
 
 // item makes a request of an item and its inheritance. An entity of its own
@@ -161,6 +167,7 @@ func (d *defaults) item(v Value, at ...string) Item {
 	action := i.part(&in.Action, "action", "name")
 	resource := i.part(&in.Resource, "resource", "type", "id")
 	q := Request{
+		Draft:    d.draft,
 		Tenant:   d.tenant,
 		Subject:  Entity{subject.names[0], subject.names[1], subject.properties},
 		Action:   Action{action.names[0], action.properties},
@@ -220,8 +227,9 @@ func (i *inheriting) part(inherits *bool, name string, required ...string) part 
 	return p
 }
 
-// inheritedOfContext is the member that a context of the item's own still inherits.
-const inheritedOfContext = "supported_obligations"
+// inheritedOfContext is the member that a context of the item's own still inherits by July's draft. By October's, a context
+// of the item's own inherits nothing.
+const inheritedOfContext = supportedMember
 
 func (i *inheriting) context() Object {
 	own, owns := i.item.Get("context")
@@ -233,7 +241,7 @@ func (i *inheriting) context() Object {
 	}
 	i.want(own.Kind() == Map, "not an object", append(i.at, "context")...)
 	o := own.Object()
-	if v, ok := inherited.Get(inheritedOfContext); ok && !has(o, inheritedOfContext) {
+	if v, ok := inherited.Get(inheritedOfContext); ok && i.draft != October && !has(o, inheritedOfContext) {
 		o = o.With(inheritedOfContext, v)
 		i.inherits.SupportedObligations = true
 	}

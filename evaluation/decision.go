@@ -25,10 +25,14 @@ type Decision struct {
 	// Obligations are the acts that the PEP must do besides.
 	Obligations []Obligation
 	// Required are the types of obligations that an allow would have come with,
-	// had the PEP declared them.
+	// had the PEP declared them. October's draft does not send them.
 	Required []string
+	// Draft is the draft by which the request was read, July or October. If it is October, Adopted reports whether the PEP
+	// adopted it.
+	Draft   Draft
+	Adopted bool
 	// LeftOut are obligations that a determining policy names and that could not
-	// be met.
+	// be met, or by October's draft not be sent.
 	LeftOut []LeftOut
 	// Met are obligations of an allow that an approval has met: they are not owed.
 	Met []Met

@@ -167,6 +167,7 @@ func (r *reader) done(q Request) (Request, error) {
 	r.checkContext(q.Context)
 	_, shows := q.CapabilityShown()
 	r.want(!shows || q.Unknown == nil, "a question about what is possible permits nothing, and takes no capability", "context", capabilityMember)
+	q.Draft = draftOf(q.Shape, q.Context)
 	if r.err != nil {
 		return Request{}, r.err
 	}
@@ -185,10 +186,12 @@ func (r *reader) checkContext(context Object) {
 	for _, name := range [...]string{"action", "pdp"} {
 		r.want(!has(context, name), "only the PDP sets this member of the context", "context", name)
 	}
-	if declared, ok := context.Get("supported_obligations"); ok {
-		r.want(declared.Kind() == Array, "not an array of strings", "context", "supported_obligations")
-		for n, v := range declared.Elements {
-			r.want(v.Kind() == String, "not a string", "context", "supported_obligations", strconv.Itoa(n))
+	for _, name := range [...]string{supportedMember, extensionsMember} {
+		if declared, ok := context.Get(name); ok {
+			r.want(declared.Kind() == Array, "not an array of strings", "context", name)
+			for n, v := range declared.Elements {
+				r.want(v.Kind() == String, "not a string", "context", name, strconv.Itoa(n))
+			}
 		}
 	}
 	// If an approval that the request presents could not be read and were ignored, the approval would

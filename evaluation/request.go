@@ -7,6 +7,8 @@ type Request struct {
 	// Shape is the wire shape the request came in. It changes the pointers of errors and the form
 	// of the answer; and a native request declares the obligation approval_required by itself.
 	Shape Shape
+	// Draft is the draft of AuthZEN's obligations by which the request is read and answered.
+	Draft Draft
 	// Tenant is "default" or the name of a tenant of the bundle; "" is default,
 	// but for a native request, which must name its own.
 	Tenant   string
@@ -55,7 +57,7 @@ func IsTenantName(s string) bool {
 // by a policy, are legal beside any schema, and are recorded.
 func Protocol(member string) bool {
 	switch member {
-	case "supported_obligations", "justification", approvalMember, approvalIDMember, "approved", "access_request", "evaluation_id",
+	case supportedMember, extensionsMember, "justification", approvalMember, approvalIDMember, "approved", "access_request", "evaluation_id",
 		capabilityMember, personMember:
 		return true
 	}

@@ -58,6 +58,7 @@ func DecodeSearch(kind SearchKind, body []byte, tenant string, limits Limits) (S
 			q.Action = r.action(o, "action")
 		}
 		r.checkContext(q.Context)
+		q.Draft = draftOf(AuthZEN, q.Context)
 		r.want(!has(q.Context, capabilityMember), "a search takes no capability", "context", capabilityMember)
 		s.Request = q
 		s.Hash = sha256.Sum256(o.Without(func(name string) bool { return name == "page" }).Value().append(nil))
@@ -105,9 +106,12 @@ func (r *reader) page(o Object) Page {
 	return p
 }
 
-// AnswerSearch is the body of a search answer. Without a page there was none
+// AnswerSearch is the body of a search answer by a draft. Without a page there was none
 // asked for, and none is needed.
-func AnswerSearch(kind SearchKind, found []Found, page *string) []byte {
+func AnswerSearch(kind SearchKind, draft Draft, found []Found, page *string) []byte {
+	if draft == October {
+		found = nameObligations(found)
+	}
 	b := append(make([]byte, 0, 48*len(found)+96), '{')
 	if page != nil { // first, as the specification recommends: a reader of a stream knows at once
 		b = appendString(append(b, `"page":{"next_token":`...), *page)
@@ -120,9 +124,7 @@ func AnswerSearch(kind SearchKind, found []Found, page *string) []byte {
 			b = appendString(append(b, `{"type":`...), f.Type)
 			b = appendString(append(b, `,"id":`...), f.ID)
 		}
-		if len(f.Obligations) > 0 {
-			b = appendObligations(append(b, `,"obligations":`...), f.Obligations)
-		}
+		b = draft.appendResult(b, f.Obligations)
 		return append(b, '}')
 	})
 	return append(b, "]}"...)

@@ -35,7 +35,13 @@ func Resolve(allow bool, owed []Owed, value func(name string) (string, bool)) Re
 	var out Resolution
 	for _, o := range owed {
 		properties, ok := Fill(o.Properties, value)
-		if needed, has := properties.Get(o.Type.Needs); !ok || has && needed.Kind() == evaluation.String && needed.Text() == "" {
+		needed, _ := properties.Get(o.Type.Needs)
+		empty := func(v evaluation.Value) bool { return v.Kind() == evaluation.String && v.Text() == "" }
+		lacks := !ok || empty(needed)
+		for _, v := range needed.Elements {
+			lacks = lacks || empty(v)
+		}
+		if lacks {
 			out.Unfilled = true
 			out.leaveOut(o.Name, evaluation.ObligationUnfilled)
 			continue

@@ -31,6 +31,8 @@ type SearchAnswer struct {
 	Found []evaluation.Found
 	// Last is the last candidate that this page or one before it examined, or nil if there was none.
 	Last *string
+	// Draft is the draft of obligations, July or October, by which the search was read.
+	Draft evaluation.Draft
 	// More is set if candidates are left.
 	More bool
 	// Examined is the number of candidates that this page examined.
@@ -53,7 +55,7 @@ func (p *PDP) Search(ctx context.Context, search SearchCall) (SearchAnswer, erro
 	}
 	in.NoMismatch = true
 	in.Keep()
-	answer := SearchAnswer{ID: p.options.NewID(), Last: search.After, Found: []evaluation.Found{}}
+	answer := SearchAnswer{ID: p.options.NewID(), Draft: in.Draft(), Last: search.After, Found: []evaluation.Found{}}
 	_, span := startStep(ctx, "authorize")
 	err := examine(ctx, &in, search, &answer)
 	endStep(span, err)
@@ -99,7 +101,7 @@ func examine(ctx context.Context, in *engine.Inquiry, search SearchCall, answer 
 		if d.Allow {
 			f := resultFor(kind, &in.Request, id)
 			f.Obligations = d.Obligations
-			filled += filledSize(&d)
+			filled += 2 * filledSize(&d) // July's draft writes them twice
 			answer.Found = append(answer.Found, f)
 		}
 		answer.Last = &id

@@ -37,6 +37,7 @@ type Config struct {
 	RejectUnknown      bool // unknown_properties: reject
 	IgnoreForbidErrors bool // forbid_errors: ignore
 	AllowUndeclared    bool // undeclared_obligations: allow
+	October            bool // obligations: october
 	AllowTrivial       bool
 }
 
@@ -146,6 +147,7 @@ func parseConfig(text []byte, problems *Problems) Config {
 	byKey["unknown_properties"] = either("drop", "reject", &c.RejectUnknown)
 	byKey["forbid_errors"] = either("deny", "ignore", &c.IgnoreForbidErrors)
 	byKey["undeclared_obligations"] = either("deny", "allow", &c.AllowUndeclared)
+	byKey["obligations"] = either("july", "october", &c.October)
 	byKey["allow_trivial"] = either("false", "true", &c.AllowTrivial)
 	byKey["access"] = func(n *yaml.Node) {
 		m := document.Map{File: doc.File, Problems: problems}

@@ -161,7 +161,7 @@ func (l *Loading) entities(name string, use *Usage, problems *Problems) []Parsed
 
 func (l *Loading) obligations(name string, above map[string]Definition, problems *Problems) map[string]Definition {
 	l.Did.ObligationFiles++
-	return parseObligations(name, l.files.Content[name], above, problems)
+	return parseObligations(name, l.files.Content[name], above, l.bundle.Config.October, problems)
 }
 
 // view makes the view of one tenant from the files below dir and the view of the root.

@@ -34,14 +34,14 @@ type Definition struct {
 var ObligationName = regexp.MustCompile(`^(access\.[A-Za-z0-9][A-Za-z0-9._-]*/)?[A-Za-z0-9][A-Za-z0-9._-]*$`)
 
 // parseObligations reads obligations.yaml on top of the definitions above it.
-func parseObligations(file string, text []byte, above map[string]Definition, problems *Problems) map[string]Definition {
+func parseObligations(file string, text []byte, above map[string]Definition, october bool, problems *Problems) map[string]Definition {
 	known := maps.Clone(above)
 	root, ok := document.Read(file, text, problems)
 	if !ok {
 		known[unreadNames] = Definition{}
 		return known
 	}
-	r := obligationReader{Map: document.Map{File: file, Problems: problems}, above: above}
+	r := obligationReader{Map: document.Map{File: file, Problems: problems}, above: above, october: october}
 	r.Each(root, func(name, value *yaml.Node) {
 		d, ok := r.definition(name, value)
 		if _, taken := known[name.Value]; !ok && taken {
@@ -62,7 +62,8 @@ const unreadNames = ""
 // obligationReader reads the definitions of one file.
 type obligationReader struct {
 	document.Map
-	above map[string]Definition
+	above   map[string]Definition
+	october bool // bundle.yaml says obligations: october
 }
 
 // definition reads one definition. It reports if there was no problem.
@@ -146,6 +147,17 @@ func (r *obligationReader) properties(n *yaml.Node, typ obligations.Type) evalua
 		r.refuseProperties(n, typ, err)
 	}
 	r.templates(n)
+	if to, _ := o.Get("to"); typ.Name == "notification" && to.Kind() == evaluation.Array {
+		if to.Len() > 1 && !r.october {
+			r.Bad(n, "obligation_properties", "a notification of the draft of July goes to one address",
+				"write obligations: october in bundle.yaml, or an obligation for each address")
+		}
+		for _, first := range to.Elements { // July's form of one address
+			if to.Len() == 1 {
+				o = o.With("to", first)
+			}
+		}
+	}
 	switch typ.Name {
 	case obligations.ApprovalRequired:
 		r.terms(n, o, err == nil)

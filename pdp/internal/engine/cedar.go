@@ -164,6 +164,8 @@ func (w *Verdict) Answer(ctx context.Context, in *Inquiry, d *evaluation.Decisio
 	if u := w.question.unknown; u != nil {
 		in = &u.in
 	}
+	d.Draft = in.Draft()
+	d.Adopted = d.Draft == evaluation.October && in.adopts()
 	d.Mismatch = slices.Clone(w.question.misfits)
 	SortMismatch(d.Mismatch)
 	switch {

@@ -55,9 +55,42 @@ func (in *Inquiry) denyUnaskable(d *evaluation.Decision) {
 
 func owesApproval(o evaluation.Obligation) bool { return o.Type == obligations.ApprovalRequired }
 
-// denyUndeclared denies if the PEP has not declared an obligation that is owed.
+// Draft returns the draft by which the request is read: July's or October's.
+func (in *Inquiry) Draft() evaluation.Draft {
+	r := &in.Request
+	byBundle := r.Draft == evaluation.BundlesDraft && r.Shape == evaluation.AuthZEN
+	if r.Draft == evaluation.October || byBundle && in.Bundle.Config.October {
+		return evaluation.October
+	}
+	return evaluation.July
+}
+
+// adopts reports whether the PEP adopts October's draft. A caller that forwards requests enforces none of them.
+func (in *Inquiry) adopts() bool { return evaluation.Adopts(in.Request.Context) && !in.Asker.Forwards }
+
+// allowsUndeclared reports whether an allow may come with obligations that the PEP has not declared.
+func (in *Inquiry) allowsUndeclared() bool {
+	return in.Bundle.Config.AllowUndeclared && in.Draft() != evaluation.October
+}
+
+// denyUndeclared denies if the PEP has not declared an obligation that is owed. By October's draft, a deny leaves out what is
+// not declared.
 func (in *Inquiry) denyUndeclared(d *evaluation.Decision) {
-	if !d.Allow || len(d.Obligations) == 0 || in.Bundle.Config.AllowUndeclared {
+	switch {
+	case len(d.Obligations) == 0 || in.allowsUndeclared():
+		return
+	case !d.Allow && d.Draft == evaluation.October:
+		declared, all := in.declared(), d.Obligations
+		d.Obligations, d.LeftOut = nil, slices.Clone(d.LeftOut)
+		for _, o := range all {
+			if declared(o.Type) {
+				d.Obligations = append(d.Obligations, o)
+			} else {
+				d.LeftOut = append(d.LeftOut, evaluation.LeftOut{ID: o.ID, Reason: evaluation.ObligationUnsupported})
+			}
+		}
+		return
+	case !d.Allow:
 		return
 	}
 	missing := obligations.Missing(d.Obligations, in.declared())
@@ -72,22 +105,33 @@ func (in *Inquiry) denyUndeclared(d *evaluation.Decision) {
 	d.Required = missing
 }
 
-// supportedMember is the member of the context in which the PEP declares types of obligations.
-const supportedMember = "supported_obligations"
+// The members of the context in which the PEP declares types of obligations, and that it adopts October's draft.
+const (
+	supportedMember  = "supported_obligations"
+	extensionsMember = "supported_mandatory_extensions"
+)
 
 // declared returns a function that reports whether the PEP declared a type of obligation. A PEP
 // declares types in its registration, in the request, or in both. If it does so in both, only
 // the types in both count. The native contract by itself declares approval_required.
+//
+// By October's draft a PEP declares types in requests that adopt it, by the draft's names, and a registration can only leave
+// some out. Nobody declares approval_required: a PEP that could wait for people is denied and can request the approval.
 func (in *Inquiry) declared() func(string) bool {
 	sent, inRequest := in.Request.Context.Get(supportedMember)
-	asker, shape := in.Asker, in.Request.Shape
+	asker, shape, draft := in.Asker, in.Request.Shape, in.Draft()
+	october := draft == evaluation.October
+	adopts := october && in.adopts()
 	return func(typ string) bool {
 		if shape == evaluation.Native && typ == obligations.ApprovalRequired {
 			return true
 		}
-		requested := !inRequest && asker.Registered
+		if october && (!adopts || typ == obligations.ApprovalRequired) {
+			return false
+		}
+		requested := !inRequest && asker.Registered && !october
 		for _, v := range sent.Elements {
-			requested = requested || v.Text() == typ
+			requested = requested || v.Text() == draft.Type(typ)
 		}
 		return requested && (!asker.Registered || slices.Contains(asker.Obligations, typ))
 	}

@@ -280,7 +280,7 @@ func TestSearchObligations(t *testing.T) {
 		"entities/e.json", entities(entity("doc", "1", "{}"), entity("doc", "2", "{}"))).Load(t)
 	for declared, want := range map[string]string{
 		``:      `{"results":[{"type":"doc","id":"1"}]}`,
-		`"log"`: `{"results":[{"type":"doc","id":"1"},{"type":"doc","id":"2","obligations":[{"id":"log","type":"log","properties":{}}]}]}`,
+		`"log"`: `{"results":[{"type":"doc","id":"1"},{"type":"doc","id":"2","obligations":[{"id":"log","type":"log","properties":{}}],"context":{"obligations":[{"id":"log","type":"log","properties":{}}]}}]}`,
 	} {
 		body := `{"subject":{"type":"user","id":"a"},"action":{"name":"x"},"resource":{"type":"doc"},"context":{"supported_obligations":[` + declared + `]}}`
 		s, err := evaluation.DecodeSearch(evaluation.ResourceSearch, []byte(body), "", evaluation.DefaultLimits())
@@ -291,7 +291,7 @@ func TestSearchObligations(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := string(evaluation.AnswerSearch(evaluation.ResourceSearch, answer.Found, nil)); got != want {
+		if got := string(evaluation.AnswerSearch(evaluation.ResourceSearch, answer.Draft, answer.Found, nil)); got != want {
 			t.Errorf("declaring %s: got %s, want %s", declared, got, want)
 		}
 	}

@@ -419,11 +419,12 @@ func (o *outlook) hangsOnMasked() error {
 // undecidedOwed is the error for the masked places that decide whether an obligation can be owed: where the PEP declares
 // types of obligations, and, if people are to be asked for an approval, where the request names actors.
 func (in *Inquiry) undecidedOwed(d *evaluation.Decision) error {
-	if !d.Allow || len(d.Obligations) == 0 {
+	october := in.Draft() == evaluation.October
+	if !d.Allow && !october || len(d.Obligations) == 0 {
 		return nil
 	}
 	var hangs Unknown
-	asks := slices.ContainsFunc(d.Obligations, owesApproval)
+	asks := d.Allow && slices.ContainsFunc(d.Obligations, owesApproval)
 	missing := obligations.Missing(d.Obligations, in.declared())
 	declarable := func(typ string) bool { return !in.Asker.Registered || slices.Contains(in.Asker.Obligations, typ) }
 	for _, h := range in.Hidden {
@@ -433,8 +434,8 @@ func (in *Inquiry) undecidedOwed(d *evaluation.Decision) error {
 		}
 		whole := len(tokens) == 1
 		actor := !whole && evaluation.NamesActors(tokens[1]) && !(h.At == "/context/"+agentMember && h.Type == "string")
-		declares := whole || tokens[1] == supportedMember && slices.ContainsFunc(missing, declarable)
-		if asks && (whole || actor) || declares && !in.Bundle.Config.AllowUndeclared {
+		declares := whole || tokens[1] == supportedMember && slices.ContainsFunc(missing, declarable) || tokens[1] == extensionsMember && october
+		if asks && (whole || actor) || declares && !in.allowsUndeclared() {
 			hangs.add(h.At)
 		}
 	}

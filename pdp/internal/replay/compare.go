@@ -301,6 +301,7 @@ func (c *comparison) keyOf(q *record.Recorded) (key [16]byte) {
 		Tenant, Caller, Shape, Now, Bundle, Reason string
 		Declared, Unknown                          []string
 		Registered, Asks, Approved                 bool
+		Adopted                                    *bool
 		Masked                                     []evaluation.Hidden
 		Discharged                                 []evaluation.Met
 		Capability                                 *record.Capability
@@ -308,7 +309,7 @@ func (c *comparison) keyOf(q *record.Recorded) (key [16]byte) {
 		Details                                    bool
 	}{
 		q.Tenant, q.Caller, q.Shape, now, q.Bundle, q.Reason, q.Declared, q.Unknown, q.Declared != nil, q.Unknown != nil, q.Approved,
-		q.Masked, q.Discharged, q.Capability, q.Mismatch, len(q.Details) > 0,
+		q.Adopted, q.Masked, q.Discharged, q.Capability, q.Mismatch, len(q.Details) > 0,
 	})
 	sum := sha256.New()
 	sum.Write(text)

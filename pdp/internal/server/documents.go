@@ -2,6 +2,7 @@ package server
 
 import (
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -43,7 +44,7 @@ const (
 	metadataType = "JWT"
 )
 
-// metadata describes the PDP, as in AuthZEN 1.0, section 9. It has capabilities only if there are some.
+// metadata describes the PDP, as in AuthZEN 1.0, section 9.
 type metadata struct {
 	PolicyDecisionPoint       string `json:"policy_decision_point"`
 	AccessEvaluationEndpoint  string `json:"access_evaluation_endpoint"`
@@ -60,7 +61,7 @@ type metadata struct {
 	CapabilityPolicies *bool  `json:"capability_policies,omitempty"`
 	JWKSURI            string `json:"jwks_uri"`
 
-	Capabilities         []string `json:"capabilities,omitempty"`
+	Capabilities         []string `json:"capabilities"`
 	SupportedObligations []string `json:"supported_obligations"`
 }
 
@@ -75,11 +76,20 @@ func (d *documents) metadata(point string) metadata {
 		SearchResourceEndpoint:    point + "/access/v1/search/resource",
 		SearchActionEndpoint:      point + "/access/v1/search/action",
 		JWKSURI:                   base + jwksPath,
-		SupportedObligations:      obligations.Types(),
+		Capabilities:              []string{evaluation.ObligationsCapability},
 	}
+	draft := evaluation.July
+	if d.policies.Bundle().Config.October {
+		draft = evaluation.October
+	}
+	for _, typ := range obligations.Types() {
+		m.SupportedObligations = append(m.SupportedObligations, draft.Type(typ))
+	}
+	slices.Sort(m.SupportedObligations)
+	m.SupportedObligations = slices.Compact(m.SupportedObligations)
 	if d.approvals.Broker != nil && callers.credentials() {
 		m.AccessRequestEndpoint = point + broker.RequestsPath
-		m.Capabilities = []string{evaluation.AccessRequestCapability}
+		m.Capabilities = append(m.Capabilities, evaluation.AccessRequestCapability)
 	}
 	if d.capabilities.Broker != nil && callers.credentials() {
 		m.CapabilityEndpoint = base + capabilities.Path

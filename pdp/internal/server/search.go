@@ -35,5 +35,5 @@ func (d *decisionRoutes) answerSearch(c echo.Context, a door.Admitted, search ev
 	} else if search.Page.Sent {
 		next = new(string)
 	}
-	return d.answerJSON(c, answer.ID, "", evaluation.AnswerSearch(search.Kind, answer.Found, next))
+	return d.answerJSON(c, answer.ID, "", evaluation.AnswerSearch(search.Kind, answer.Draft, answer.Found, next))
 }

@@ -2,6 +2,8 @@ package broker
 
 import (
 	"context"
+	"crypto/hmac"
+	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"slices"
@@ -180,7 +182,11 @@ func (b *Broker) Offer(_ context.Context, w pdp.ApprovalRequest, why evaluation.
 
 // binding is a token that names the denial after which an approval can be asked for.
 func (b *Broker) binding(w pdp.ApprovalRequest, issuer string, expires time.Time) (string, error) {
-	digest := b.digest(w)
+	members := w.Members
+	for name := range evaluation.Declarations(w.Call.Request.Context).Members {
+		members = append(slices.Clip(members), name)
+	}
+	slices.Sort(members)
 	return b.sign(evaluation.BindingClaims{
 		Issuer:          issuer,
 		Audience:        issuer + RequestsPath,
@@ -189,9 +195,21 @@ func (b *Broker) binding(w pdp.ApprovalRequest, issuer string, expires time.Time
 		ID:              uuid.NewString(),
 		DenialExpiresAt: expires,
 		EvaluationID:    w.Decision,
-		Members:         w.Members,
-		Binding:         hex.EncodeToString(digest[:]),
+		Members:         members,
+		Binding:         b.offerBinding(w, b.digest(w)),
 	}, bindingType)
+}
+
+// offerBinding returns what the token of an offer is bound to: the digest of an approval, with what the PEP declares by
+// October's draft. The approval itself is bound to the digest alone: a PEP that learns a type of obligation keeps its approvals.
+func (b *Broker) offerBinding(w pdp.ApprovalRequest, digest [sha256.Size]byte) string {
+	declared := evaluation.Declarations(w.Call.Request.Context)
+	if declared.Len() == 0 {
+		return hex.EncodeToString(digest[:])
+	}
+	mac := hmac.New(sha256.New, b.options.Store.Key)
+	_, _ = mac.Write(declared.AppendJSON(digest[:])) // never fails
+	return hex.EncodeToString(mac.Sum(nil))
 }
 
 // state is a token that names the approved request.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"slices"
 	"strconv"
@@ -114,7 +113,7 @@ func (b *Broker) requested(
 	}
 	w.Decision = claims.EvaluationID
 	digest := b.digest(w)
-	if hex.EncodeToString(digest[:]) != claims.Binding {
+	if b.offerBinding(w, digest) != claims.Binding {
 		wrong := "the denial was of another request, or other policies are in force since; ask for the decision again"
 		if item.Shared && len(submission.Items) > 1 {
 			wrong = "one denial for several items is not supported; send each item's own"
@@ -177,8 +176,10 @@ func (b *Broker) asDenied(
 	r evaluation.Request, claims evaluation.BindingClaims,
 ) (evaluation.Request, evaluation.Object) {
 	bundle := b.options.PDP().Bundle()
+	declared := evaluation.Declarations(r.Context)
 	ours := func(name string) bool {
-		return slices.Contains(claims.Members, name) || bundle.Volatile(name) || name == "supported_obligations" ||
+		_, declares := declared.Get(name)
+		return declares || slices.Contains(claims.Members, name) || bundle.Volatile(name) || name == "supported_obligations" ||
 			name == "capability" || evaluation.BindsAlways(name)
 	}
 	said := r.Context.Without(func(name string) bool { return ours(name) || evaluation.Protocol(name) })

@@ -53,6 +53,7 @@ type keysAddCommand struct {
 	Obligation []string          `sep:"none" placeholder:"TYPE" help:"An obligation type that the caller discharges. Repeat for more."`
 	Audience   []string          `sep:"none" placeholder:"A" help:"A name of the caller as a verifier of capabilities, such as https://gateway.example.com, for which proofs are made. Without the flag, a proof is for the server of the tool. Repeat for more."`
 	Principal  auth.Principal    `placeholder:"ENTITY" help:"The entity that the caller is to policies, as policies write it: 'User::\"mia\"'. The permission approve needs it."`
+	Relays     bool              `help:"The caller sends requests of other PEPs, and does not enforce the answers itself. Such a caller cannot adopt obligations."`
 	Expires    days              `placeholder:"AGE" help:"After this time the key is refused: 90d, 12h. Without the flag, the key counts until it is revoked."`
 	Via        cli.Given         `placeholder:"WAY" help:"console, if the caller is a console for approvers that relays what they say. Without the flag, a caller with the permission relay is a gateway that shows them forms."`
 }
@@ -69,7 +70,9 @@ func (c keysAddCommand) Run(s cli.Streams) error {
 		Principal: c.Principal,
 		Via:       evaluation.Via(c.Via),
 		Lifetime:  time.Duration(c.Expires),
-		Grant:     auth.Grant{Tenants: c.Tenant, Permissions: c.Permission, Obligations: c.Obligation, Audiences: c.Audience},
+		Grant: auth.Grant{
+			Tenants: c.Tenant, Permissions: c.Permission, Obligations: c.Obligation, Audiences: c.Audience, Forwards: c.Relays,
+		},
 	})
 	if err != nil {
 		return err
@@ -157,6 +160,9 @@ func (c keysListCommand) Run(s cli.Streams) error {
 		permissions := joined(k.Permissions)
 		if k.Via != "" {
 			permissions += ";via=" + string(k.Via)
+		}
+		if k.Forwards {
+			permissions += ";relays"
 		}
 		expires, revoked := k.Expires, k.Revoked
 		if k.Renewed(now) {

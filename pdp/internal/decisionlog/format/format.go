@@ -132,6 +132,7 @@ package format
 //	rest          {"more","possible","sha256"}: see Possible
 //	approved      true: the decision, an allow or a deny, is the answer of the policies when they were asked with an approval.
 //	              An approval that turned out not to count leaves the answer to the question without it, and no approved
+//	adopted       boolean; whether the PEP adopted Obligations Core. Absent: the obligations are of the draft of July 2026
 //	reason, reason_user
 //	determining   array of policy ids
 //	overruled     array of policy ids: if the reason made a deny of an allow, those that would have determined the allow

@@ -81,6 +81,7 @@ type Decision struct {
 	Allow              bool
 	Possible           evaluation.Possibility // replaces Allow in a record of [format.KindPossible]
 	Approved           bool                   // the policies gave this answer when asked with an approval
+	Adopted            *bool                  // whether the PEP adopted October's draft of obligations; nil if July's counted
 	Reason, ReasonUser string
 	Determining        []string
 	Overruled          []string // policies whose allow became a deny for the reason
@@ -317,6 +318,10 @@ func (b *body) decision(d *Decision) {
 	if d.Approved {
 		b.name("approved")
 		b.out = append(b.out, "true"...)
+	}
+	if d.Adopted != nil {
+		b.name("adopted")
+		b.out = strconv.AppendBool(b.out, *d.Adopted)
 	}
 	b.text("reason", d.Reason)
 	b.text("reason_user", d.ReasonUser)

@@ -43,7 +43,8 @@ type Recorded struct {
 	Tenant      string                   `json:"tenant"`
 	Kind        string                   `json:"kind"`
 	Caller      string                   `json:"caller"`
-	Declared    []string                 `json:"declared"` // nil: the caller has no registration
+	Declared    []string                 `json:"declared"`         // nil: the caller has no registration
+	Adopted     *bool                    `json:"adopted,omitzero"` // nil: obligations were July's
 	RequestID   string                   `json:"request_id"`
 	TraceID     string                   `json:"trace_id"`
 	Names       RequestNames             `json:"request"`

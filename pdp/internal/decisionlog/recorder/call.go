@@ -55,6 +55,12 @@ func CallOf(r *record.Recorded, b *pdp.Bundle, limits evaluation.Limits) (pdp.Ca
 		Now:    now,
 		Hidden: hidden,
 	}
+	switch {
+	case r.Adopted != nil: // a request that lists the extension and did not adopt it was forwarded
+		call.Request.Draft, call.Forwards = evaluation.October, !*r.Adopted
+	case request.Draft == evaluation.BundlesDraft && (request.Shape == evaluation.Native || r.Bundle == b.Digest()):
+		call.Request.Draft = evaluation.July
+	}
 	if c := r.Capability; c != nil {
 		call.Capability = evaluation.Capability{Held: c.Held, ID: c.ID, Depth: c.Depth}
 		call.NoCapability = c.Reason

@@ -129,6 +129,9 @@ func decisionOf(d *evaluation.Decision, masked *mask.Masking) *record.Decision {
 		Discharged:  d.Met,
 		Bundle:      d.Bundle,
 	}
+	if d.Draft == evaluation.October && d.Possible == evaluation.Decided {
+		out.Adopted = new(d.Adopted)
+	}
 	for n, o := range out.Obligations {
 		out.Obligations[n].Properties = masked.Object(o.Properties)
 	}

@@ -42,6 +42,8 @@ type Caller struct {
 	// obligation types it discharges; they are Obligations, and may be none.
 	Registered  bool
 	Obligations []string
+	// Forwards is set if the caller sends requests of other PEPs.
+	Forwards bool
 	// Audiences are the names of the caller as a verifier: the proof of a capability that it shows is for one of them. If
 	// there is none, the proof is for the server of the tool.
 	Audiences []string
@@ -96,6 +98,7 @@ func (c Caller) Asker() evaluation.Asker {
 		Registered:  c.Registered,
 		Obligations: c.Obligations,
 		Audiences:   c.Audiences,
+		Forwards:    c.Forwards,
 		Relays:      c.May(Relay),
 	}
 }

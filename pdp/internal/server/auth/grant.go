@@ -21,6 +21,8 @@ type Grant struct {
 	Obligations []string `yaml:"obligations" json:"obligations,omitzero" doc:"The types of obligations that the caller discharges; an empty list is none. Without it, each request declares them."`
 	// Audiences are the names of the caller as a verifier of capabilities; nil is no registration.
 	Audiences []string `yaml:"audiences" json:"audiences,omitzero" min:"1" doc:"The names of the caller, such as https://gateway.example.com, one of which the proof of a capability must be for. Without it, a proof must be for the server of the tool."`
+	// Forwards is set if the caller sends requests of other PEPs, each of which enforces the answer itself.
+	Forwards bool `yaml:"relays" json:"relays,omitzero" doc:"true if the caller sends requests of other PEPs. Then obligations come with no answer to a request with supported_mandatory_extensions: the caller cannot commit another PEP to them."`
 }
 
 const allTenants = "*"
@@ -87,6 +89,7 @@ func (g Grant) caller(name string) Caller {
 		Registered:  g.Obligations != nil,
 		Obligations: g.Obligations,
 		Audiences:   g.Audiences,
+		Forwards:    g.Forwards,
 	}
 }
 

@@ -146,7 +146,7 @@ func (k Recorded) sameHolder(other Recorded) bool {
 		k.Expires.Equal(other.Expires) &&
 		slices.Equal(a.Tenants, b.Tenants) && slices.Equal(a.Permissions, b.Permissions) &&
 		(a.Obligations == nil) == (b.Obligations == nil) && slices.Equal(a.Obligations, b.Obligations) &&
-		slices.Equal(a.Audiences, b.Audiences)
+		slices.Equal(a.Audiences, b.Audiences) && a.Forwards == b.Forwards
 }
 
 func (s storedKey) recorded() Recorded {

@@ -1,0 +1,86 @@
+package evaluation
+
+import (
+	"slices"
+	"strconv"
+)
+
+// This file alone knows how obligations are written by Obligations Core and its Standard Types, as of 6 October 2026
+// (openid/authzen at 8491bc0d). July's draft, of 3 July 2026 (de66ead0), writes them as decisions have them.
+
+// Adopts reports whether a context has the PEP adopt October's draft.
+func Adopts(context Object) bool {
+	extensions, _ := context.Get(extensionsMember)
+	for _, v := range extensions.Elements {
+		if v.Kind() == String && v.Text() == "obligations" {
+			return true
+		}
+	}
+	return false
+}
+
+// Declarations returns the members of a context that say what the PEP can discharge, if it is one of October's draft.
+func Declarations(context Object) Object {
+	if !has(context, extensionsMember) {
+		return Object{}
+	}
+	return context.Without(func(name string) bool { return name != extensionsMember && name != supportedMember })
+}
+
+// Type returns the name that a draft has for a type of obligation. October's has few names, and custom for all others.
+func (d Draft) Type(typ string) string {
+	if d != October || slices.Contains([]string{"notification", "session_termination", "step-up"}, typ) {
+		return typ
+	}
+	return "custom"
+}
+
+// inOctober returns an obligation as October's draft writes it.
+func inOctober(o Obligation) Obligation {
+	switch typ := October.Type(o.Type); {
+	case typ != o.Type:
+		o.Properties = Object{[]Member{
+			{"properties", o.Properties.Value()},
+			{"type", Value{kind: String, text: o.Type}},
+			{"vendor", Value{kind: String, text: "policy-service"}},
+		}}
+		o.Type = typ
+	case typ == "notification":
+		to, _ := o.Properties.Get("to")
+		all := []Value{to}
+		if to.Kind() == Array {
+			all = all[:0]
+			for _, v := range to.Elements { // two templates can be filled with the same
+				if !slices.ContainsFunc(all, v.Equal) {
+					all = append(all, v)
+				}
+			}
+		}
+		o.Properties = o.Properties.With("to", List(all...))
+	}
+	return o
+}
+
+// nameObligations gives obligations of the same name and with other properties ids of their own: one id is one obligation
+// of a search, whichever result it stands at. No name of a definition has a tilde.
+func nameObligations(found []Found) []Found {
+	ids, alike := map[string]string{}, map[string]int{}
+	found = slices.Clone(found)
+	for n := range found {
+		all := slices.Clone(found[n].Obligations)
+		for i, o := range all {
+			text := string(appendObligation(nil, o))
+			id, known := ids[text]
+			if !known {
+				if alike[o.ID]++; alike[o.ID] > 1 {
+					o.ID += "~" + strconv.Itoa(alike[o.ID])
+				}
+				id = o.ID
+				ids[text] = id
+			}
+			all[i].ID = id
+		}
+		found[n].Obligations = all
+	}
+	return found
+}
