@@ -16,12 +16,14 @@ import (
 // wherever in the body it stands.
 //
 // The members of a context count beside the decision, too: a PDP that puts obligations there still means them.
-func read(body []byte) Decision {
+//
+// An answer to a PEP that adopted October's drafts is read by them.
+func read(body []byte, october bool) Decision {
 	switch string(body) { // most answers say no more than this, and need not be parsed
 	case `{"decision":true}`:
-		return Decision{permit: true, allow: true}
+		return Decision{permit: true, allow: true, october: october}
 	case `{"decision":false}`:
-		return Decision{}
+		return Decision{october: october}
 	}
 	var top struct {
 		Decision jsontext.Value `json:"decision"`
@@ -38,7 +40,7 @@ func read(body []byte) Decision {
 	case verdict == 't' && top.Allow.Kind() == 'f':
 		return Decision{err: odd("it says both yes and no")}
 	}
-	d := Decision{allow: verdict == 't'}
+	d := Decision{allow: verdict == 't', october: october}
 	d.qualify(body, top.Context)
 	if top.Context.Kind() == '{' {
 		d.context = top.Context
@@ -49,7 +51,7 @@ func read(body []byte) Decision {
 // qualify reads the members beside a verdict and in its context. All of them are
 // read, also where some are odd: the readable obligations are to be discharged.
 func (d *Decision) qualify(body, context jsontext.Value) {
-	d.err = d.add(body)
+	d.err = cmp.Or(d.err, d.add(body))
 	switch context.Kind() {
 	case '{':
 		d.err = cmp.Or(d.err, d.add(context))
@@ -64,8 +66,8 @@ func (d *Decision) qualify(body, context jsontext.Value) {
 }
 
 // ofAll refuses members that qualify several answers together: it is not known which of them they are for.
-func ofAll(body, context jsontext.Value, what string) *Error {
-	all := Decision{allow: true}
+func ofAll(body, context jsontext.Value, what string, october bool) *Error {
+	all := Decision{allow: true, october: october}
 	if all.qualify(body, context); all.conditional() {
 		return &Error{Kind: Obligated, Detail: what + " as a whole carries obligations"}
 	}
@@ -95,8 +97,12 @@ func (d *Decision) add(place jsontext.Value) *Error {
 	}
 	// Texts only: other PDPs put objects there, which stay in the context.
 	d.reason, d.reasonUser = link.Text(d.reason, s.Reason), link.Text(d.reasonUser, s.ReasonUser)
-	owed, err := wanted(s)
-	d.obligations = append(d.obligations, owed...)
+	read := wanted
+	if d.october {
+		read = owedInOctober
+	}
+	owed, err := read(s)
+	err = cmp.Or(err, d.unite(owed))
 	if k := s.Possible.Kind(); k == 't' || k == 'f' { // anything else is a member that is not known
 		d.possible = evaluation.PossibilityOf(k == 't')
 	}

@@ -49,7 +49,7 @@ func (c *Client) present(ctx context.Context, request evaluation.Request, types 
 	by := approved{until: said.Until, now: c.clock.now, next: Continuation{continued{
 		PDP: c.pdp(), Approval: said.ID, Decision: said.Continues.Decision, Round: said.Continues.Round,
 	}}}
-	q, err := declare(request, types)
+	q, err := c.declare(request, types)
 	switch {
 	case err != nil:
 	case presents(request):

@@ -32,6 +32,7 @@ type asking struct {
 	handed *evaluation.Handed // in place of body, if it is not nil
 	accept string             // the type of an answer; "" is application/json
 	header http.Header        // beside the client's own
+	adopts []bool             // for each question in body, whether its answer is of October's drafts of obligations
 	secret secrets            // beside the client's credential: no error repeats them
 	repeat repeatable         // the failures after which it may be asked again
 	// The statuses of an answer, nil is 200, and the breaker, nil is the client's own. Receipts and approvals have others.

@@ -23,7 +23,11 @@ func (c *Client) EvaluateBatch(ctx context.Context, semantic evaluation.Semantic
 		return []Decision{} // an empty batch would be one request
 	}
 	body, err := c.encodeBatch(semantic, requests)
-	all := c.decideAll(ctx, len(requests), semantic, asking{body: body, repeat: repeatOf(requests...)}, err)
+	a := asking{body: body, repeat: repeatOf(requests...), adopts: make([]bool, len(requests))}
+	for n := range requests {
+		a.adopts[n] = evaluation.Adopts(requests[n].Context)
+	}
+	all := c.decideAll(ctx, len(requests), semantic, a, err)
 	for n := range all {
 		if all[n] = all[n].to("batch", &requests[n]); all[n].err != nil {
 			all[n].err.Spent = presents(requests[n]) && all[n].err.lost()
@@ -39,7 +43,7 @@ func (c *Client) decideAll(ctx context.Context, n int, semantic evaluation.Seman
 	if err == nil {
 		a.op, a.url = "batch", c.endpoint.Load().evaluations
 		id, err = c.ask(ctx, a, func(r reply) *Error {
-			return readBatch(decisions, r, semantic)
+			return readBatch(decisions, a.adopts, r, semantic)
 		})
 	}
 	for n := range decisions {
@@ -144,7 +148,7 @@ func (c *Client) encodeBatch(semantic evaluation.Semantic, requests []evaluation
 // readBatch fills in the decisions. The member decision beside evaluations means
 // nothing, as AuthZEN says, and an answer without evaluations is none. Obligations
 // beside them mean something, and it is not known of which item.
-func readBatch(decisions []Decision, r reply, semantic evaluation.Semantic) *Error {
+func readBatch(decisions []Decision, adopts []bool, r reply, semantic evaluation.Semantic) *Error {
 	var top struct {
 		Evaluations jsontext.Value `json:"evaluations"`
 		Context     jsontext.Value `json:"context"`
@@ -156,12 +160,12 @@ func readBatch(decisions []Decision, r reply, semantic evaluation.Semantic) *Err
 	if len(items) > len(decisions) {
 		return odd("there are more answers than requests")
 	}
-	if err := ofAll(r.body, top.Context, "the batch"); err != nil {
+	if err := ofAll(r.body, top.Context, "the batch", slices.Contains(adopts, true)); err != nil {
 		return err
 	}
 	last := len(items) - 1
 	for n, item := range items {
-		d := read(item).without(r.secrets)
+		d := read(item, adopts[n]).without(r.secrets)
 		if d.err != nil {
 			d.err.Op, d.err.Detail = "batch", r.secrets.printable(d.err.Detail)
 		}

@@ -100,6 +100,7 @@ func (c *Client) encoded(
 	if err := encode(q, &a); err != nil {
 		return denied(a.op, err)
 	}
+	a.adopts = []bool{evaluation.Adopts(q.Context)}
 	return c.decide(ctx, a)
 }
 

@@ -47,6 +47,8 @@ type shared struct {
 	keys     *Keys
 	// handsOver is set if the PDP is in this process, and takes questions without JSON.
 	handsOver bool
+	// july is set if the client speaks July's draft of obligations.
+	july bool
 	// undecided receives each question without a decision; it may be nil.
 	undecided func(context.Context, *Error)
 }
@@ -181,7 +183,7 @@ func (c *Client) tellUndecided(ctx context.Context, err *Error) {
 
 func (c *Client) decide(ctx context.Context, a asking) (d Decision) {
 	id, err := c.ask(ctx, a, func(r reply) *Error {
-		d = read(r.body).without(r.secrets)
+		d = read(r.body, a.adopts[0]).without(r.secrets)
 		d.id = r.decisionID
 		return d.err
 	})

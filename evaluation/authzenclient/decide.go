@@ -20,11 +20,12 @@ type Undischarged struct {
 }
 
 // Decide asks as [Client.Evaluate] does, and declares the obligation types that the PEP can
-// discharge (context.supported_obligations) in place of any that the request declares. It is
+// discharge (context.supported_obligations) in place of any that the request declares. It adopts the drafts of obligations of
+// October 2026 as well (context.supported_mandatory_extensions), unless [WithJulyObligations] is given. It is
 // the first of the three steps of [Client.Enforce], for a PEP that does something between
 // them. Types without a handler in the step that follows come to a deny.
 func (c *Client) Decide(ctx context.Context, request evaluation.Request, types []string, options ...AskOption) Undischarged {
-	q, err := declare(request, types)
+	q, err := c.declare(request, types)
 	if err != nil {
 		return Undischarged{decision: denied("evaluate", err)}
 	}
@@ -39,7 +40,7 @@ func (c *Client) DecideBatch(ctx context.Context, semantic evaluation.Semantic, 
 	declared, all := make([]evaluation.Request, len(requests)), make([]Undischarged, len(requests))
 	for n, q := range requests {
 		var err *Error
-		if declared[n], err = declare(q, types); err != nil {
+		if declared[n], err = c.declare(q, types); err != nil {
 			for n, d := range c.decideAll(ctx, len(all), semantic, asking{}, err) {
 				all[n].decision = d
 			}
@@ -53,18 +54,15 @@ func (c *Client) DecideBatch(ctx context.Context, semantic evaluation.Semantic, 
 }
 
 // declare puts the obligation types into the request, in place of any others.
-func declare(q evaluation.Request, types []string) (evaluation.Request, *Error) {
+func (c *Client) declare(q evaluation.Request, types []string) (evaluation.Request, *Error) {
 	if q.Unknown != nil {
 		return q, onlyPossible()
 	}
-	const member = "supported_obligations"
 	types = slices.DeleteFunc(slices.Clone(types), func(name string) bool { return name == "" })
-	slices.Sort(types)
-	declared, err := evaluation.Texts(slices.Compact(types))
-	if err != nil {
+	var err error
+	if q.Context, err = c.adopt(q.Context, types); err != nil {
 		return q, notAsked("the types of obligations cannot be declared")
 	}
-	q.Context = q.Context.With(member, declared)
 	return q, nil
 }
 

@@ -19,6 +19,7 @@ type Decision struct {
 	reasonUser  string
 	context     []byte
 	obligations []evaluation.Obligation
+	october     bool // the PEP adopted October's drafts of obligations
 	id          string
 	requestID   string
 }

@@ -3,6 +3,7 @@ package authzenclient
 import (
 	"context"
 	"iter"
+	"slices"
 
 	"policy-service/evaluation"
 	"policy-service/obligations"
@@ -51,7 +52,7 @@ func (c *Client) EnforceBatch(ctx context.Context, semantic evaluation.Semantic,
 }
 
 // EnforceSubjects is [Client.SearchSubjects] of results that may oblige to
-// something. It is done when the loop comes to the result, and one whose
+// something. It is done when the loop comes to the result, once for all results of a page that have it, and a result whose
 // obligations cannot be discharged is left out; the others are yielded.
 func (c *Client) EnforceSubjects(ctx context.Context, request evaluation.Request, handlers obligations.Handlers) iter.Seq2[Result, error] {
 	return c.enforceSearch(ctx, sought{what: subject}, request, handlers)
@@ -68,10 +69,26 @@ func (c *Client) EnforceActions(ctx context.Context, request evaluation.Request,
 }
 
 func (c *Client) enforceSearch(ctx context.Context, s sought, q evaluation.Request, handlers obligations.Handlers) iter.Seq2[Result, error] {
-	s.keep = func(ctx context.Context, d Decision) bool {
-		return d.permit || Undischarged{decision: d}.Discharge(ctx, handlers).Permitted()
+	s.keep = func(ctx context.Context, d Decision, done map[string]obligations.Outcome) bool {
+		if d.permit {
+			return true
+		}
+		kept, owed := true, d.obligations
+		if d.october { // an id is executed once a response
+			owed = slices.DeleteFunc(slices.Clone(owed), func(o evaluation.Obligation) bool {
+				outcome, has := done[o.ID]
+				kept = kept && (!has || outcome.Status == obligations.Discharged)
+				return has
+			})
+		}
+		d.obligations = owed
+		e := Undischarged{decision: d}.Discharge(ctx, handlers)
+		for _, outcome := range e.report.Outcomes() {
+			done[outcome.ID] = outcome
+		}
+		return kept && e.Permitted()
 	}
-	q, err := declare(q, handlers.Types())
+	q, err := c.declare(q, handlers.Types())
 	if err != nil {
 		err.Op = "search"
 		return func(yield func(Result, error) bool) { yield(Result{}, err) }

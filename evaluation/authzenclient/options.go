@@ -36,6 +36,12 @@ func WithSameProcess() Option {
 	return func(c *Client) error { c.handsOver = true; return nil }
 }
 
+// WithJulyObligations has the client speak the draft of obligations of July 2026, as servers of other makers may. Without it,
+// the client adopts the drafts of October 2026.
+func WithJulyObligations() Option {
+	return func(c *Client) error { c.july = true; return nil }
+}
+
 // WithKey sends an API key or another token that does not change.
 func WithKey(key string) Option {
 	return func(c *Client) error {

@@ -64,8 +64,8 @@ type item struct {
 }
 
 // readResult reads one result. Obligations are looked for beside it, and in a
-// context of its own, which is where AuthZEN's profile for obligations has them.
-func readResult(v jsontext.Value, s sought) (item, *Error) {
+// context of its own, which is where October's draft has them. Without a context of its own it has what the page owes.
+func readResult(v jsontext.Value, s sought, page Decision) (item, *Error) {
 	var r struct {
 		Context jsontext.Value `json:"context"`
 		Type    jsontext.Value `json:"type"`
@@ -75,7 +75,10 @@ func readResult(v jsontext.Value, s sought) (item, *Error) {
 	if v.Kind() != '{' || json.Unmarshal(v, &r) != nil {
 		return item{}, odd("a result is not an object")
 	}
-	i := item{Result{Type: s.typ, ID: link.Text("", r.ID)}, Decision{allow: true}}
+	i := item{Result{Type: s.typ, ID: link.Text("", r.ID)}, Decision{allow: true, october: s.october}}
+	if !link.Present(r.Context) {
+		i.decision = page
+	}
 	if i.decision.qualify(v, r.Context); s.keep == nil && i.decision.err != nil {
 		return item{}, i.decision.err
 	}
@@ -120,15 +123,25 @@ func readPage(body []byte, s sought) (found []item, next string, err *Error) {
 	if json.Unmarshal(body, &top) != nil || top.Results.Kind() != '[' || json.Unmarshal(top.Results, &items) != nil {
 		return nil, "", odd("the body is not one JSON object with an array of results")
 	}
-	if err := ofAll(body, top.Context, "the page"); err != nil {
+	page, ofPage := Decision{allow: true, october: s.october}, top.Context
+	if s.october {
+		if page.qualify(jsontext.Value("{}"), top.Context); page.conditional() {
+			page.err = nil // each result has the obligations
+		}
+		ofPage = nil
+	}
+	if err := ofAll(body, ofPage, "the page", s.october); err != nil {
 		return nil, "", err
 	}
 	for _, i := range items {
-		r, err := readResult(i, s)
+		r, err := readResult(i, s, page)
 		if err != nil {
 			return nil, "", err
 		}
 		found = append(found, r)
+	}
+	if s.october {
+		tellApart(found)
 	}
 	next, err = nextToken(top.Page)
 	return found, next, err

@@ -6,6 +6,7 @@ import (
 	"iter"
 
 	"policy-service/evaluation"
+	"policy-service/obligations"
 )
 
 // Result is something a search found: a subject or resource by Type and ID, or
@@ -47,7 +48,9 @@ type sought struct {
 	typ  string
 	// keep says whether a result is permitted, once what it obliges to was
 	// done. Without it one that obliges to anything is an error.
-	keep func(context.Context, Decision) bool
+	keep func(_ context.Context, _ Decision, done map[string]obligations.Outcome) bool
+	// october is set if the search adopts October's drafts of obligations.
+	october bool
 }
 
 // of takes the sought entity or action out of the request, but for its type.
@@ -77,6 +80,7 @@ func (e *endpoints) search(what gap) string {
 
 func (c *Client) search(ctx context.Context, s sought, q evaluation.Request) iter.Seq2[Result, error] {
 	s, q = s.of(q)
+	s.october = evaluation.Adopts(q.Context)
 	return func(yield func(Result, error) bool) {
 		fail := func(err *Error) {
 			err.Op = "search"
@@ -94,8 +98,9 @@ func (c *Client) search(ctx context.Context, s sought, q evaluation.Request) ite
 				fail(err)
 				return
 			}
+			done := map[string]obligations.Outcome{} // on this page, by id
 			for _, i := range found {
-				if s.keep != nil && !s.keep(ctx, i.decision) {
+				if s.keep != nil && !s.keep(ctx, i.decision, done) {
 					if ctx.Err() != nil { // this result may be missing for that alone
 						fail(broken(ctx, ctx.Err(), nil, false))
 						return

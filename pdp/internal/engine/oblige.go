@@ -116,7 +116,8 @@ const (
 // the types in both count. The native contract by itself declares approval_required.
 //
 // By October's draft a PEP declares types in requests that adopt it, by the draft's names, and a registration can only leave
-// some out. Nobody declares approval_required: a PEP that could wait for people is denied and can request the approval.
+// some out. Who declares custom declares approval_required only by that name besides, and only while the PDP advertises it: a
+// PEP that waits for people must be denied, so that it can request the approval.
 func (in *Inquiry) declared() func(string) bool {
 	sent, inRequest := in.Request.Context.Get(supportedMember)
 	asker, shape, draft := in.Asker, in.Request.Shape, in.Draft()
@@ -126,15 +127,22 @@ func (in *Inquiry) declared() func(string) bool {
 		if shape == evaluation.Native && typ == obligations.ApprovalRequired {
 			return true
 		}
-		if october && (!adopts || typ == obligations.ApprovalRequired) {
+		if october && (!adopts || typ == obligations.ApprovalRequired && (in.Bundle.Config.October || !listed(sent, typ))) {
 			return false
 		}
-		requested := !inRequest && asker.Registered && !october
-		for _, v := range sent.Elements {
-			requested = requested || v.Text() == draft.Type(typ)
-		}
+		requested := !inRequest && asker.Registered && !october || listed(sent, draft.Type(typ))
 		return requested && (!asker.Registered || slices.Contains(asker.Obligations, typ))
 	}
+}
+
+// listed reports whether a type is among the declared ones.
+func listed(sent evaluation.Value, typ string) bool {
+	for _, v := range sent.Elements {
+		if v.Text() == typ {
+			return true
+		}
+	}
+	return false
 }
 
 // variable returns the value of a variable in a template.

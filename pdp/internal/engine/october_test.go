@@ -90,7 +90,10 @@ func TestOctober(t *testing.T) {
 		{"6.3 a deny's own, not adopted", permissive, "no", `c{"supported_mandatory_extensions":[],"to":"ann"}`, deny, nil},
 		{"9 an intermediary", p, "up", adopting(octobersTypes, ""), unsent, []func(*pdp.Call){forwarded}},
 		{"9 an intermediary, by July", p, "up", declaring(`"step-up"`, ""), allowing(`{"id":"up","type":"step-up","properties":{"acr_value":"gold"}}`), []func(*pdp.Call){forwarded}},
-		{"approvals are requested", p, "ask", adopting(`"custom","approval_required"`, ""), reason("approval_required"), nil},
+		{"approvals are requested", p, "ask", adopting(`"custom","log"`, ""), reason("approval_required"), nil},
+		{"approvals are requested, listed alone", p, "ask", adopting(`"approval_required"`, ""), reason("approval_required"), nil},
+		{"approvals are asked for by a PEP that says so", p, "ask", adopting(`"approval_required","custom"`, ""), allowing(`{"id":"approval_required","type":"custom","properties":{"properties":{},"type":"approval_required","vendor":"policy-service"}}`), nil},
+		{"6.2 and not if it is not advertised", october, "ask", adopting(`"approval_required","custom"`, ""), reason("approval_required"), nil},
 		{"approvals are requested, also beside others", p, "askhide", adopting(`"custom"`, ""), reason("approval_required"), nil},
 
 		{"the bundle's draft: without the member", october, "up", declaring(`"step-up"`, ""), unsent, nil},
