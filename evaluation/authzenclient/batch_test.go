@@ -84,7 +84,7 @@ func TestBatchIsQualified(t *testing.T) {
 		`"decision":false,"allow":false,"context":null,"obligations":null`: "",
 	} {
 		var p pep
-		c := newClient(t, stub(t, says(`{`+beside+`,"evaluations":[{"decision":true},{"decision":true}]}`)))
+		c := newClient(t, stub(t, says(`{`+beside+`,"evaluations":[{"decision":true},{"decision":true}]}`)), july)
 		for _, d := range c.EvaluateBatch(t.Context(), evaluation.DenyOnFirstDeny, question, question) {
 			if kind != "" {
 				wantDeny(t, d, kind)

@@ -24,7 +24,7 @@ func TestDecide(t *testing.T) {
 	for name, test := range obliging {
 		t.Run(name, func(t *testing.T) {
 			var p pep
-			c := newClient(t, stub(t, says(strings.ReplaceAll(test.body, `"V"`, `"decision"`))))
+			c := newClient(t, stub(t, says(strings.ReplaceAll(test.body, `"V"`, `"decision"`))), july)
 			u := c.Decide(t.Context(), question, p.handlers().Types())
 			if denied := test.want != "P" && (test.want != "O" || strings.Contains(test.body, `"V":false`)); u.Denied() != denied || len(p.done) > 0 {
 				t.Errorf("denied %v, done %v", u.Denied(), p.done)
@@ -82,8 +82,8 @@ func TestDecideDeclares(t *testing.T) {
 	c.Decide(t.Context(), question, types)
 	c.Decide(t.Context(), question, nil)
 	c.DecideBatch(t.Context(), "", types, question)
-	for n, want := range []string{`["log","redact"]`, `[]`, `["log","redact"]`} {
-		if !strings.Contains(asked[n], `"context":{"supported_obligations":`+want+`}`) {
+	for n, want := range []string{`["custom"]`, `[]`, `["custom"]`} {
+		if !strings.Contains(asked[n], `"context":{"supported_mandatory_extensions":["obligations"],"supported_obligations":`+want+`}`) {
 			t.Errorf("%d: asked %s", n, asked[n])
 		}
 	}
@@ -153,7 +153,7 @@ func TestDischargeAll(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var p pep
-			c := newClient(t, stub(t, says(`{"decision":true,"evaluations":[`+test.items+`]}`)))
+			c := newClient(t, stub(t, says(`{"decision":true,"evaluations":[`+test.items+`]}`)), july)
 			all := c.DecideBatch(t.Context(), evaluation.DenyOnFirstDeny, p.handlers().Types(), question, question, question)
 			e := authzenclient.DischargeAll(t.Context(), p.handlers(), all...)
 			if done := strings.Join(p.done, " "); e.Permitted() != test.permit || done != test.done || len(all) != 3 {
@@ -173,7 +173,7 @@ func TestDischargeAll(t *testing.T) {
 // One answer that several discharge at once is to each of them what it is to one, and Break is of one copy.
 func TestDischargeAtOnce(t *testing.T) {
 	t.Parallel()
-	c := newClient(t, stub(t, says(`{"decision":true,"context":{"obligations":[{"id":"l","type":"log"}]}}`)))
+	c := newClient(t, stub(t, says(`{"decision":true,"context":{"obligations":[{"id":"l","type":"log"}]}}`)), july)
 	var done atomic.Int64
 	handlers := obligations.Handlers{"log": func(context.Context, evaluation.Obligation) error { done.Add(1); return nil }}
 	u := c.Decide(t.Context(), question, handlers.Types())
@@ -266,7 +266,7 @@ func TestBreakOfAnother(t *testing.T) {
 	t.Parallel()
 	for _, body := range []string{`{"decision":true}`, `{"decision":true,"context":{"obligations":[{"id":"a","type":"log"}]}}`} {
 		var p pep
-		c := newClient(t, stub(t, says(body)))
+		c := newClient(t, stub(t, says(body)), july)
 		u := c.Decide(t.Context(), question, p.handlers().Types())
 		e, all := u.Discharge(t.Context(), p.handlers()), authzenclient.DischargeAll(t.Context(), p.handlers(), u, u)
 		if !e.Permitted() || !all.Permitted() {

@@ -14,6 +14,9 @@ import (
 	"policy-service/obligations"
 )
 
+// july is for the clients of stubs that answer by July's draft of obligations.
+var july = authzenclient.WithJulyObligations()
+
 // pep is the half of a PEP that does things: log and notification work, step-up
 // fails, panic panics, and it knows nothing else.
 type pep struct {
@@ -39,7 +42,7 @@ func (p *pep) handlers() obligations.Handlers {
 	}
 }
 
-const declared = `{"supported_obligations":["log","notification","panic","step-up"]}`
+const declared = `{"supported_mandatory_extensions":["obligations"],"supported_obligations":["custom","notification","panic","step-up"]}`
 
 // Every form of obligations in an answer, with the letter of what came of it: P permit, D deny that was enforced in
 // full, O obligations not discharged, E no answer, B the PDP's own error.
@@ -75,7 +78,7 @@ var obliging = map[string]struct {
 	"failing":                  {`{"V":true,"context":{"obligations":[{"id":"a","type":"step-up"},{"id":"b","type":"log"}]}}`, "O", `a:step-up{} b:log{}`},
 	"panicking":                {`{"V":true,"context":{"obligations":[{"id":"a","type":"panic"},{"id":"b","type":"log"}]}}`, "O", `a:panic{} b:log{}`},
 	"same id":                  {`{"V":true,"context":{"obligations":[{"id":"a","type":"log"},{"id":"a","type":"log"}]}}`, "O", `a:log{} a:log{}`},
-	"same, at both places":     {`{"V":true,"obligations":[{"id":"a","type":"log"}],"context":{"obligations":[{"id":"a","type":"log"}]}}`, "O", `a:log{} a:log{}`},
+	"same, at both places":     {`{"V":true,"obligations":[{"id":"a","type":"log"}],"context":{"obligations":[{"id":"a","type":"log"}]}}`, "P", `a:log{}`},
 	"other, at both places":    {`{"V":true,"obligations":{"log":true},"context":{"obligations":[{"id":"a","type":"log"}]}}`, "P", `log:log{} a:log{}`},
 	"no id":                    {`{"V":true,"context":{"obligations":[{"type":"log"}]}}`, "O", `:log{}`},
 	"id is a number":           {`{"V":true,"context":{"obligations":[{"id":7,"type":"log"}]}}`, "O", `:log{}`},
@@ -122,14 +125,14 @@ func TestEnforce(t *testing.T) {
 	for name, test := range obliging {
 		t.Run(name, func(t *testing.T) {
 			var p pep
-			c := newClient(t, stub(t, says(strings.ReplaceAll(test.body, `"V"`, `"decision"`))))
+			c := newClient(t, stub(t, says(strings.ReplaceAll(test.body, `"V"`, `"decision"`))), july)
 			e := c.Enforce(t.Context(), question, p.handlers())
 			if got, done := outcome(t, e), strings.Join(p.done, " "); got != test.want || done != test.done {
 				t.Errorf("%s, done %s: %v", got, done, e)
 			}
 			p = pep{}
 			item := strings.ReplaceAll(test.body, `"V"`, `"decision"`)
-			c = newClient(t, stub(t, says(`{"evaluations":[`+item+`,{"decision":true}]}`)))
+			c = newClient(t, stub(t, says(`{"evaluations":[`+item+`,{"decision":true}]}`)), july)
 			both := c.EnforceBatch(t.Context(), "", p.handlers(), question, question)
 			got, done := outcome(t, both[0]), strings.Join(p.done, " ")
 			// Names that come twice make the whole batch unreadable.
@@ -195,7 +198,7 @@ func TestEnforceDeclares(t *testing.T) {
 	c.Enforce(t.Context(), q, nil)
 	for range c.EnforceActions(t.Context(), question, p.handlers()) {
 	}
-	want := []string{declared, declared, declared, `{"ip":"::1",` + declared[1:], `{"ip":"::1","supported_obligations":[]}`, declared}
+	want := []string{declared, declared, declared, `{"ip":"::1",` + declared[1:], `{"ip":"::1","supported_mandatory_extensions":["obligations"],"supported_obligations":[]}`, declared}
 	if strings.Join(asked, "\n") != strings.Join(want, "\n") {
 		t.Errorf("declared\n%s", strings.Join(asked, "\n"))
 	}
@@ -217,7 +220,7 @@ func TestEnforceDeclares(t *testing.T) {
 // A caller who goes away while something is done gets no permit.
 func TestEnforceContextEnds(t *testing.T) {
 	t.Parallel()
-	c := newClient(t, stub(t, says(`{"decision":true,"context":{"obligations":[{"id":"a","type":"log"},{"id":"b","type":"notification"}]}}`)))
+	c := newClient(t, stub(t, says(`{"decision":true,"context":{"obligations":[{"id":"a","type":"log"},{"id":"b","type":"notification"}]}}`)), july)
 	var p pep
 	ctx, cancel := context.WithCancel(t.Context())
 	handlers := p.handlers()
@@ -249,7 +252,7 @@ func TestEnforceSearch(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var p pep
-			c := newClient(t, stub(t, says(test.body)))
+			c := newClient(t, stub(t, says(test.body)), july)
 			got := gather(t, c.EnforceSubjects(t.Context(), question, p.handlers()))
 			if done := strings.Join(p.done, " "); got != test.want || done != test.done {
 				t.Errorf("got %s, done %s", got, done)
@@ -263,7 +266,7 @@ func TestEnforceSearch(t *testing.T) {
 		})
 	}
 	t.Run("context ends", func(t *testing.T) {
-		c := newClient(t, stub(t, says(`{"results":[`+one("a", `,"obligations":{"log":true}`)+`]}`)))
+		c := newClient(t, stub(t, says(`{"results":[`+one("a", `,"obligations":{"log":true}`)+`]}`)), july)
 		ctx, cancel := context.WithCancel(t.Context())
 		handlers := obligations.Handlers{"log": func(context.Context, evaluation.Obligation) error { cancel(); return nil }}
 		if got := gather(t, c.EnforceSubjects(ctx, question, handlers)); got != "[cancelled]" {

@@ -46,7 +46,7 @@ func TestReceiptsAreOnRecord(t *testing.T) {
 	want := map[string]string{}
 	for n, receipt := range []string{
 		"log:discharged: tell:discharged:", "", "alarm:discharged:", "log:discharged: tell:discharged:",
-		"ask-first:failed:its handler failed", "alarm:failed:there is no handler for its type", "",
+		"ask-first:failed:its handler failed", "", "",
 	} {
 		if err := all[n].ReceiptErr(); err != nil {
 			t.Errorf("%d: %v", n, err)
@@ -102,7 +102,7 @@ type receiving struct {
 
 func (r *receiving) RoundTrip(q *http.Request) (*http.Response, error) {
 	if !strings.Contains(q.URL.Path, "/v1/decisions/") {
-		return answer(200, `{"decision":true,"context":{"obligations":[{"id":"a","type":"log"}]}}`, "X-Decision-Id", r.id)(q)
+		return answer(200, `{"decision":true,"context":{"obligations":[{"id":"a","type":"custom","properties":{"vendor":"policy-service","type":"log","properties":{}}}]}}`, "X-Decision-Id", r.id)(q)
 	}
 	body, err := io.ReadAll(q.Body)
 	if err != nil {
@@ -265,7 +265,7 @@ func TestReceiptsOfABatchAreBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var p pep
-		items := strings.TrimSuffix(strings.Repeat(`{"decision":true,"context":{"obligations":[{"id":"a","type":"log"}]}},`, 100), ",")
+		items := strings.TrimSuffix(strings.Repeat(`{"decision":true,"context":{"obligations":[{"id":"a","type":"custom","properties":{"vendor":"policy-service","type":"log","properties":{}}}]}},`, 100), ",")
 		c, _ := scripted(t, []step{func(r *http.Request) (*http.Response, error) {
 			if strings.Contains(r.URL.Path, "/v1/decisions/") {
 				return hangs(r)

@@ -35,7 +35,7 @@ func TestUndecidedIsToldOf(t *testing.T) {
 		"a batch that ends": {says(`{"evaluations":[{"decision":false}]}`), t.Context(), true, "[]"},
 	} {
 		told := []authzenclient.Kind{}
-		c := newClient(t, stub(t, test.answers), authzenclient.WithUndecided(func(_ context.Context, err *authzenclient.Error) { told = append(told, err.Kind) }))
+		c := newClient(t, stub(t, test.answers), july, authzenclient.WithUndecided(func(_ context.Context, err *authzenclient.Error) { told = append(told, err.Kind) }))
 		if test.batch {
 			c.EvaluateBatch(test.ctx, evaluation.DenyOnFirstDeny, question, question)
 		} else {

@@ -157,10 +157,10 @@ func TestWhatIsSent(t *testing.T) {
 	}
 	const asked = `{"subject":{"type":"user","id":"alice"},"action":{"name":"read"},"resource":{"type":"doc","id":"plan"},"context":{`
 	want := []got{
-		{"ask", asked + `"n":7,"supported_obligations":[]}}`, "", "Bearer " + secret},
-		{"submit", asked + `"business_justification":"why","n":7,"supported_obligations":[]},"denial":{"evaluation_id":"e1","evaluated_at":"2026-01-02T03:04:05.50+00:00","expires_at":"2026-01-02T03:14:05.500Z","reason":"approval_required","binding_token":"b.i.n","template":"owner"}}`, h.got[1].key, "Bearer " + secret},
+		{"ask", asked + `"n":7,"supported_mandatory_extensions":["obligations"],"supported_obligations":[]}}`, "", "Bearer " + secret},
+		{"submit", asked + `"business_justification":"why","n":7,"supported_mandatory_extensions":["obligations"],"supported_obligations":[]},"denial":{"evaluation_id":"e1","evaluated_at":"2026-01-02T03:04:05.50+00:00","expires_at":"2026-01-02T03:14:05.500Z","reason":"approval_required","binding_token":"b.i.n","template":"owner"}}`, h.got[1].key, "Bearer " + secret},
 		{"look", "", "", "Bearer " + secret}, {"look", "", "", "Bearer " + secret},
-		{"ask", asked + `"approval":` + strings.ReplaceAll(reference, `\u00e9`, "é") + `,"n":7,"supported_obligations":[]}}`, "", "Bearer " + secret},
+		{"ask", asked + `"approval":` + strings.ReplaceAll(reference, `\u00e9`, "é") + `,"n":7,"supported_mandatory_extensions":["obligations"],"supported_obligations":[]}}`, "", "Bearer " + secret},
 	}
 	for n, g := range h.got {
 		if n >= len(want) || g != want[n] {
@@ -202,7 +202,7 @@ func TestHostile(t *testing.T) {
 			h.questions = ok(strings.Replace(requestable, `"reason"`, `"error":{"status":400},"reason"`, 1))
 		}, authzenclient.BadItem, 1, 0},
 		"deny owes": {func(h *hostile) {
-			h.questions = ok(strings.Replace(requestable, `"reason"`, `"obligations":[{"id":"x","type":"x"}],"reason"`, 1))
+			h.questions = ok(strings.Replace(requestable, `"reason"`, `"obligations":[{"id":"x","type":"x","properties":{}}],"reason"`, 1))
 		}, authzenclient.Obligated, 1, 0},
 		"deny, 500": {func(h *hostile) { h.questions = []said{{500, requestable, nil}} }, authzenclient.Unavailable, 1, 0},
 
@@ -264,10 +264,10 @@ func TestHostile(t *testing.T) {
 		"a decision in a 201":     {func(h *hostile) { h.questions[1].status = 201 }, authzenclient.Odd, 2, 1},
 		"a decision elsewhere":    {func(h *hostile) { h.questions[1] = said{307, "", []string{"Location", "EVIL/access/v1/evaluation"}} }, authzenclient.Odd, 2, 1},
 		"a decision that owes": {func(h *hostile) {
-			h.questions[1].body = `{"decision":true,"context":{"obligations":[{"id":"x","type":"x"}]}}`
+			h.questions[1].body = `{"decision":true,"context":{"obligations":[{"id":"x","type":"x","properties":{}}]}}`
 		}, authzenclient.Obligated, 2, 1},
 		"to be approved again": {func(h *hostile) {
-			h.questions[1].body = `{"decision":true,"context":{"obligations":[{"id":"x","type":"approval_required"}]}}`
+			h.questions[1].body = `{"decision":true,"context":{"obligations":[{"id":"x","type":"custom","properties":{"vendor":"policy-service","type":"approval_required","properties":{}}}]}}`
 		}, authzenclient.Obligated, 2, 1},
 		"a decision for the past": {func(h *hostile) { h.questions[1].body = strings.Replace(h.questions[1].body, "T03:30", "T03:00", 1) }, authzenclient.NotApproved, 2, 1},
 		"a decision until x": {func(h *hostile) {

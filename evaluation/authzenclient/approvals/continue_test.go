@@ -65,7 +65,7 @@ func TestContinue(t *testing.T) {
 	for n := range 4 {
 		k := continued(t, e)
 		e = h.again(t).Continue(t.Context(), k, question, []string{"log"}).Discharge(t.Context(), nil)
-		want := fmt.Sprintf(`"context":{"approval":{"id":"a1","continues":{"decision":"d1","round":%d}},"supported_obligations":["log"]}`, n+1)
+		want := fmt.Sprintf(`"context":{"approval":{"id":"a1","continues":{"decision":"d1","round":%d}},"supported_mandatory_extensions":["obligations"],"supported_obligations":["custom"]}`, n+1)
 		if sent := h.got[len(h.got)-1].body; !e.Permitted() || !strings.Contains(sent, want) {
 			t.Fatalf("round %d: %v, sent %s", n+1, e, sent)
 		}

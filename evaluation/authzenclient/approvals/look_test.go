@@ -195,7 +195,7 @@ func TestAskRefuses(t *testing.T) {
 	c := d.pep()
 	look := push(nil)
 	look.Action.Name = "look"
-	owes := answering(t, strings.Replace(requestable, `"reason"`, `"obligations":[{"id":"x","type":"x"}],"reason"`, 1))
+	owes := answering(t, strings.Replace(requestable, `"reason"`, `"obligations":[{"id":"x","type":"x","properties":{}}],"reason"`, 1))
 	handled := []approvals.Option{approvals.KeepTask(nil)}
 	for name, test := range map[string]struct {
 		e       authzenclient.Enforcement

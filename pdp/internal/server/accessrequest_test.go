@@ -296,7 +296,7 @@ func TestAccessRequestNeedsItsPermission(t *testing.T) {
 }
 
 func saysWhereToAsk(metadata string) bool {
-	for _, member := range []string{"access_request", `"capabilities":`, "capability_endpoint"} {
+	for _, member := range []string{"access_request", "capability:access-request", "capability_endpoint"} {
 		if strings.Contains(metadata, member) {
 			return true
 		}
@@ -310,7 +310,7 @@ func TestAccessRequestMetadata(t *testing.T) {
 	c := openDesk(t)
 	for point, at := range map[string]string{"": atPublic, "/tenants/acme": atPublic + "/tenants/acme"} {
 		_, text := c.do("", "GET", metadataPath+point, "")
-		if !strings.Contains(text, `"access_request_endpoint":"`+at+`/access/v1/requests"`) || !strings.Contains(text, `"capabilities":["urn:openid:authzen:capability:access-request",`) {
+		if !strings.Contains(text, `"access_request_endpoint":"`+at+`/access/v1/requests"`) || !strings.Contains(text, `"capabilities":["urn:openid:authzen:capability:obligations","urn:openid:authzen:capability:access-request",`) {
 			t.Errorf("%s: got %s", point, text)
 		}
 	}

@@ -128,7 +128,7 @@ func (c claim) standsIn(t *testing.T, s *pdptest.Server, name, tenant string) {
 		{prefix + "/access/v1/evaluation", c.authzen(`"supported_obligations":["approval_required"]`), `{"decision":true,"context":{"obligations":` + owes + `}}`},
 		{prefix + "/access/v1/evaluations", `{"evaluations":[` + c.authzen("") + `]}`, `{"evaluations":[{"decision":false,"context":{"reason":"approval_required","required_obligations":["approval_required"]}}]}`},
 		{prefix + "/access/v1/search/resource", c.authzen(""), `{"results":[]}`},
-		{prefix + "/access/v1/search/resource", c.authzen(`"supported_obligations":["approval_required"]`), `{"results":[{"type":"tool","id":"t","obligations":` + owes + `}]}`},
+		{prefix + "/access/v1/search/resource", c.authzen(`"supported_obligations":["approval_required"]`), `{"results":[{"type":"tool","id":"t","obligations":` + owes + `,"context":{"obligations":` + owes + `}}]}`},
 	} {
 		if door.body == "" {
 			continue
