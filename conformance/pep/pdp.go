@@ -143,8 +143,10 @@ func question(defaults, own object) object {
 // itself, and an empty context or empty properties, which are the same as none.
 func plain(q object) object {
 	q = without(q, "context", func(o object) object {
-		if _, isArray := o["supported_obligations"].([]any); isArray {
-			o = omit(o, "supported_obligations")
+		for _, name := range []string{"supported_obligations", "supported_mandatory_extensions"} {
+			if _, isArray := o[name].([]any); isArray {
+				o = omit(o, name)
+			}
 		}
 		return o
 	})

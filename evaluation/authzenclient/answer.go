@@ -102,7 +102,7 @@ func (d *Decision) add(place jsontext.Value) *Error {
 		read = owedInOctober
 	}
 	owed, err := read(s)
-	err = cmp.Or(err, d.unite(owed))
+	d.unite(owed)
 	if k := s.Possible.Kind(); k == 't' || k == 'f' { // anything else is a member that is not known
 		d.possible = evaluation.PossibilityOf(k == 't')
 	}

@@ -1,8 +1,6 @@
 package authzenclient
 
 import (
-	"cmp"
-	"fmt"
 	"slices"
 
 	"github.com/go-json-experiment/json"
@@ -53,90 +51,84 @@ func (c *Client) adopt(context evaluation.Object, types []string) (evaluation.Ob
 	return context.With(supportedMember, declared), err
 }
 
-// owedInOctober reads the obligations of one place of an answer. What is malformed is an error, and is not among them: it must
-// not be executed. Two with one id are one obligation if they are the same, and else both are malformed.
-func owedInOctober(s said) (all []evaluation.Obligation, err *Error) {
-	if link.Present(s.Details) {
-		err = odd("it has details of obligations in the native form")
-	}
-	if len(s.Obligations) == 0 {
-		return nil, err
-	}
+// malformed begins the type of an obligation that cannot be read. No handler has such a type, so it is not executed, and denies.
+const malformed = "malformed "
+
+// owedInOctober reads the obligations of one place of an answer.
+func owedInOctober(s said) ([]evaluation.Obligation, *Error) {
 	var items []jsontext.Value
-	if s.Obligations.Kind() != '[' || json.Unmarshal(s.Obligations, &items) != nil || len(items) == 0 {
-		return nil, odd("obligations are no array with obligations in it")
+	var all []evaluation.Obligation
+	switch {
+	case link.Present(s.Details):
+		return nil, odd("it has details of obligations in the native form")
+	case len(s.Obligations) == 0:
+		return nil, nil
+	case s.Obligations.Kind() != '[' || json.Unmarshal(s.Obligations, &items) != nil || len(items) == 0:
+		return []evaluation.Obligation{{Type: malformed + "obligations"}}, nil
 	}
 	for _, v := range items {
-		o, bad := octobers(v)
-		if err = cmp.Or(err, bad); bad == nil {
-			all = append(all, o)
+		o, ok := octobers(v)
+		if !ok {
+			o.Type = malformed + o.Type
 		}
+		all = append(all, o)
 	}
-	all, twice := once(all)
-	return all, cmp.Or(err, twice)
+	return once(all), nil
 }
 
-// once returns obligations without those that repeat another one, and without those that have the id of one that is different.
-func once(all []evaluation.Obligation) (single []evaluation.Obligation, err *Error) {
-	differs := map[string]bool{}
+// once returns obligations without those that repeat another one. Two that differ and have one id are malformed.
+func once(all []evaluation.Obligation) (single []evaluation.Obligation) {
 	for _, o := range all {
 		at := slices.IndexFunc(single, func(other evaluation.Obligation) bool { return other.ID == o.ID })
 		switch {
 		case at < 0:
 			single = append(single, o)
 		case !same(single[at], o):
-			differs[o.ID] = true
-			err = odd(fmt.Sprintf("two different obligations have the id %q", o.ID))
+			single[at].Type = malformed + o.Type
 		}
 	}
-	return slices.DeleteFunc(single, func(o evaluation.Obligation) bool { return differs[o.ID] }), err
+	return single
 }
 
 func same(a, b evaluation.Obligation) bool {
 	return a.ID == b.ID && a.Type == b.Type && a.Properties.Value().Equal(b.Properties.Value())
 }
 
-// octobers reads one obligation. Members beside id, type and properties are ignored.
-func octobers(v jsontext.Value) (o evaluation.Obligation, err *Error) {
+// octobers reads one obligation, and reports whether it is well-formed. Members beside id, type and properties are ignored.
+func octobers(v jsontext.Value) (o evaluation.Obligation, ok bool) {
 	var i struct {
 		ID         jsontext.Value `json:"id"`
 		Type       jsontext.Value `json:"type"`
 		Properties jsontext.Value `json:"properties"`
 	}
 	if v.Kind() != '{' || json.Unmarshal(v, &i) != nil {
-		return o, odd("an obligation is not an object")
+		return o, false
 	}
 	o = evaluation.Obligation{ID: link.Text("", i.ID), Type: link.Text("", i.Type)}
-	wrong := func(what string) *Error {
-		return odd(fmt.Sprintf("obligation %q of type %q %s", o.ID, o.Type, what))
-	}
 	var members map[string]any
 	bad := json.Unmarshal(i.Properties, &members, json.WithUnmarshalers(json.UnmarshalFromFunc(number)))
 	properties, refused := evaluation.NewObject(members)
 	if o.ID == "" || o.Type == "" || i.Properties.Kind() != '{' || bad != nil || refused != nil {
-		return o, wrong("lacks an id, a type or properties")
+		return o, false
 	}
 	o.Properties = properties
 	if maker, _ := properties.Get("vendor"); o.Type == "custom" && maker.Text() == vendor {
 		typ, _ := properties.Get("type")
 		within, _ := properties.Get("properties")
 		if within.Kind() != evaluation.Map || properties.Len() != 3 || !slices.Contains(ofVendor, typ.Text()) {
-			return o, wrong("is none that " + vendor + " sends")
+			return o, false
 		}
 		o.Type, o.Properties = typ.Text(), within.Object()
-		return o, nil
-	}
-	if slices.Contains(ofVendor, o.Type) {
-		return o, wrong("has a type of an earlier draft")
+		return o, true
 	}
 	for name, value := range properties.Members {
 		if known, standard := standardTypes[o.Type]; standard && (known[name] == nil || !known[name](value)) {
-			return o, wrong("has a property that its type does not define")
+			return o, false
 		}
 	}
 	for _, name := range required[o.Type] {
 		if _, has := properties.Get(name); !has {
-			return o, wrong("lacks the property " + name)
+			return o, false
 		}
 	}
 	if to, _ := properties.Get("to"); o.Type == "notification" && to.Len() == 1 {
@@ -144,7 +136,7 @@ func octobers(v jsontext.Value) (o evaluation.Obligation, err *Error) {
 			o.Properties = properties.With("to", one)
 		}
 	}
-	return o, nil
+	return o, !slices.Contains(ofVendor, o.Type) // those are of July's draft
 }
 
 // The properties of the standard types, and those that each must have.
@@ -169,10 +161,10 @@ func isTexts(v evaluation.Value) bool {
 }
 
 // unite takes the obligations of a second place of an answer in. One that the first place has as well is the same one.
-func (d *Decision) unite(more []evaluation.Obligation) (err *Error) {
+func (d *Decision) unite(more []evaluation.Obligation) {
 	if d.october {
-		d.obligations, err = once(slices.Concat(d.obligations, more))
-		return err
+		d.obligations = once(slices.Concat(d.obligations, more))
+		return
 	}
 	first := d.obligations
 	for _, o := range more {
@@ -180,28 +172,21 @@ func (d *Decision) unite(more []evaluation.Obligation) (err *Error) {
 			d.obligations = append(slices.Clip(d.obligations), o)
 		}
 	}
-	return nil
 }
 
-// tellApart refuses the results of a page that have an obligation with the id of a different one: an id is executed once.
+// tellApart makes malformed what has the id of another obligation of the page that differs: an id is executed once.
 func tellApart(page []item) {
-	first, differs := map[string]evaluation.Obligation{}, map[string]bool{}
-	each := func(do func(*item, evaluation.Obligation)) {
-		for n := range page {
-			for _, o := range page[n].decision.obligations {
-				do(&page[n], o)
-			}
+	var all []evaluation.Obligation
+	for _, i := range page {
+		all = append(all, i.decision.obligations...)
+	}
+	types := map[string]string{}
+	for _, o := range once(all) {
+		types[o.ID] = o.Type
+	}
+	for _, i := range page {
+		for n, o := range i.decision.obligations {
+			i.decision.obligations[n].Type = types[o.ID]
 		}
 	}
-	each(func(_ *item, o evaluation.Obligation) {
-		if other, has := first[o.ID]; has && !same(other, o) {
-			differs[o.ID] = true
-		}
-		first[o.ID] = o
-	})
-	each(func(i *item, o evaluation.Obligation) {
-		if differs[o.ID] {
-			i.decision.permit, i.decision.err = false, odd(fmt.Sprintf("two different obligations have the id %q", o.ID))
-		}
-	})
 }

@@ -58,6 +58,7 @@ func question(t testing.TB, text string) map[string]any {
 		holder := one.(map[string]any)
 		if context, ok := holder["context"].(map[string]any); ok {
 			delete(context, "supported_obligations")
+			delete(context, "supported_mandatory_extensions")
 			if len(context) == 0 {
 				delete(holder, "context")
 			}

@@ -228,6 +228,7 @@ func anyOf(t testing.TB, text string) map[string]any {
 func undeclared(v map[string]any) map[string]any {
 	if context, ok := v["context"].(map[string]any); ok {
 		delete(context, "supported_obligations")
+		delete(context, "supported_mandatory_extensions")
 		if len(context) == 0 {
 			delete(v, "context")
 		}
