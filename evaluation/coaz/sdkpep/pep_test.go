@@ -297,7 +297,7 @@ func TestFailsClosed(t *testing.T) {
 		"hangs up":          {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, -32603, -32603},
 		"obliges":           {says(200, `{"decision":true,"context":{"obligations":[{"id":"a","type":"log"}]}}`), -32001, -32603},
 		"obliges of one":    {says(200, `{"evaluations":[{"decision":true},{"decision":true,"context":{"obligations":[{"id":"a","type":"log"}]}}]}`), -32603, -32001},
-		"obliges, unclear":  {says(200, `{"decision":true,"context":{"obligations":7}}`), -32603, -32603},
+		"obliges, unclear":  {says(200, `{"decision":true,"context":{"obligations":7}}`), -32001, -32603},
 		"obliges to both":   {says(200, `{"evaluations":[{"decision":true},{"decision":true}],"context":{"obligations":[{"id":"a","type":"log"}]}}`), -32603, -32001},
 		"too long":          {says(200, yes+strings.Repeat(" ", 4<<20)), -32603, -32603},
 		"secret in a no":    {says(200, `{"decision":false,"context":{"reason":"hunter2","reason_admin":"hunter2","error_detail":"hunter2"}}`), -32001, -32603},

@@ -108,16 +108,16 @@ func TestMapAuthors(t *testing.T) {
 		api                   string
 	}{
 		"built-in": {sound, "create_ticket", call("create_ticket", `{"summary":"s"}`, ""), "built-in",
-			`{"subject":{"type":"agent","id":"agent-1"},"action":{"name":"tool.invoke"},"resource":{"type":"tool","id":"jira:create_ticket","properties":{"digest":"6O_6ucdg1OwhWgG9I22PYv1pTwbR_td7rfW1_cYaOAo"}},"context":{"arguments":{"summary":"s"},"on_behalf_of":[{"id":"alice","type":"user"}],"person":"P_jbIGEsbQWjLbSeCZOscvnOkOh9kIRDmd9-sx_9a3Q","supported_obligations":["redact"]}}`, "evaluation"},
+			`{"subject":{"type":"agent","id":"agent-1"},"action":{"name":"tool.invoke"},"resource":{"type":"tool","id":"jira:create_ticket","properties":{"digest":"6O_6ucdg1OwhWgG9I22PYv1pTwbR_td7rfW1_cYaOAo"}},"context":{"arguments":{"summary":"s"},"on_behalf_of":[{"id":"alice","type":"user"}],"person":"P_jbIGEsbQWjLbSeCZOscvnOkOh9kIRDmd9-sx_9a3Q","supported_mandatory_extensions":["obligations"],"supported_obligations":["custom"]}}`, "evaluation"},
 		"modern": {sound, "create_ticket", call("create_ticket", `{}`, ","+modernMeta), "built-in", "", "evaluation"},
 		"operator, for one tool": {operatorMapping("tools/call jira:create_ticket", "$params.arguments.summary"), "create_ticket", call("create_ticket", `{"summary":"mine"}`, ""), "operator",
-			`{"subject":{"type":"user","id":"alice"},"action":{"name":"use"},"resource":{"type":"doc","id":"mine"},"context":{"agent":"agent-1","supported_obligations":["redact"]}}`, "evaluation"},
+			`{"subject":{"type":"user","id":"alice"},"action":{"name":"use"},"resource":{"type":"doc","id":"mine"},"context":{"agent":"agent-1","supported_mandatory_extensions":["obligations"],"supported_obligations":["custom"]}}`, "evaluation"},
 		"operator, for a method": {operatorMapping("resources/read", "$params.uri"), "", `{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"mine"}}`, "operator", "", "evaluation"},
 		"binding": {sound, "", `{"jsonrpc":"2.0","id":"x","method":"resources/read","params":{"uri":"mem://a"}}`, "binding",
-			`{"subject":{"type":"agent","id":"agent-1"},"action":{"name":"resources/read"},"resource":{"type":"resource","id":"mem://a"},"context":{"on_behalf_of":[{"id":"alice","type":"user"}],"person":"P_jbIGEsbQWjLbSeCZOscvnOkOh9kIRDmd9-sx_9a3Q","supported_obligations":["redact"]}}`, "evaluation"},
+			`{"subject":{"type":"agent","id":"agent-1"},"action":{"name":"resources/read"},"resource":{"type":"resource","id":"mem://a"},"context":{"on_behalf_of":[{"id":"alice","type":"user"}],"person":"P_jbIGEsbQWjLbSeCZOscvnOkOh9kIRDmd9-sx_9a3Q","supported_mandatory_extensions":["obligations"],"supported_obligations":["custom"]}}`, "evaluation"},
 		"declared, and built-in": {sound, "own", call("own", `{"id":"mine"}`, ""), "declared built-in", "", "evaluation"},
 		"declared alone": {with("declared: instead\n"), "own", call("own", `{"id":"mine"}`, ""), "declared",
-			`{"subject":{"type":"user","id":"alice"},"action":{"name":"use"},"resource":{"type":"doc","id":"mine"},"context":{"agent":"agent-1","supported_obligations":["redact"]}}`, "evaluation"},
+			`{"subject":{"type":"user","id":"alice"},"action":{"name":"use"},"resource":{"type":"doc","id":"mine"},"context":{"agent":"agent-1","supported_mandatory_extensions":["obligations"],"supported_obligations":["custom"]}}`, "evaluation"},
 		"several, in one message": {with("mappings:\n  resources/read:\n    evaluations:\n      subject: {type: user, id: x}\n      action: {name: tools/list}\n      evaluations: [{resource: {type: a, id: b}}, {resource: {type: c, id: d}}]\n"), "",
 			`{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"u"}}`, "operator", "", "evaluations"},
 	} {
