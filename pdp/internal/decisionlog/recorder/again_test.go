@@ -45,10 +45,10 @@ func TestPropertyDecisionsAreMadeAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	again := pdp.Of(p.Bundle(), pdp.Options{})
-	known, unknown, possible, masked, cases := 0, 0, 0, 0, night.Cases(2000)
+	known, unknown, possible, masked, adopted, cases := 0, 0, 0, 0, 0, night.Cases(2000)
 	reasons := map[evaluation.Reason]int{}
 	for seed := range uint64(cases) {
-		seed += 500 // so that the first few have one of each kind
+		seed += 700 // so that the first few have one of each kind
 		g := rand.New(rand.NewPCG(seed, 9))
 		maybe := func(o map[string]any, name string, values ...any) {
 			if g.IntN(2) == 0 {
@@ -61,7 +61,14 @@ func TestPropertyDecisionsAreMadeAgain(t *testing.T) {
 		maybe(context, "note", "no", "hunter22", "yes", "masked:x", map[string]any{"hunter22": 1})
 		maybe(context, "arguments", map[string]any{"x": map[string]any{"pin": 7}}, map[string]any{"x": map[string]any{"pin": 0.5}}, map[string]any{"y": 0.25})
 		maybe(context, "capability", map[string]any{"token": "cap_1", "proof": "hunter22"}, map[string]any{"token": "cap_2"}, map[string]any{"token": "expired"})
-		maybe(context, "supported_obligations", []string{"log"}, []string{"log", "approval_required"}, []string{"hunter22"})
+		maybe(context, "supported_obligations", []string{"log"}, []string{"log", "approval_required"}, []string{"hunter22"}, []string{"custom"}, []string{"custom", "approval_required"})
+		draft := evaluation.July
+		switch g.IntN(6) {
+		case 0: // as an item of a batch, of which another item has the member
+			draft = evaluation.October
+		case 1, 2:
+			draft, context["supported_mandatory_extensions"] = evaluation.October, [][]string{{"obligations"}, {"hunter22"}, {"hunter22", "obligations"}}[g.IntN(3)]
+		}
 		of := func(members map[string]any) evaluation.Object {
 			o, err := evaluation.NewObject(members)
 			if err != nil {
@@ -71,10 +78,10 @@ func TestPropertyDecisionsAreMadeAgain(t *testing.T) {
 		}
 		call := pdp.Call{
 			Request: evaluation.Request{
-				Shape: evaluation.Shape(g.IntN(2)), Tenant: "default", Subject: evaluation.Entity{Type: []string{"user", "agent"}[g.IntN(2)], ID: "a", Properties: of(subject)},
+				Shape: evaluation.Shape(g.IntN(2)), Draft: draft, Tenant: "default", Subject: evaluation.Entity{Type: []string{"user", "agent"}[g.IntN(2)], ID: "a", Properties: of(subject)},
 				Action: evaluation.Action{Name: []string{"read", "list", "push"}[g.IntN(3)]}, Resource: evaluation.Entity{Type: "doc", ID: "1"}, Context: of(context),
 			},
-			Asker: evaluation.Asker{Name: "key:a", Registered: g.IntN(2) == 0, Obligations: [][]string{{}, {"log"}}[g.IntN(2)]},
+			Asker: evaluation.Asker{Name: "key:a", Registered: g.IntN(2) == 0, Obligations: [][]string{{}, {"log"}}[g.IntN(2)], Forwards: g.IntN(4) == 0},
 			Now:   time.Date(2026, 11, 22, 0, 0, int(seed%60), 0, time.UTC),
 		}
 		if !call.Registered {
@@ -98,6 +105,9 @@ func TestPropertyDecisionsAreMadeAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		reasons[d.Reason]++
+		if d.Adopted && len(d.Obligations) > 0 {
+			adopted++
+		}
 		record := recorded(d.ID)
 		asked, err := CallOf(record, p.Bundle(), evaluation.DefaultLimits())
 		if err != nil && slices.ContainsFunc(record.Unknown, func(at string) bool { return strings.Contains(at, "masked:") || strings.HasSuffix(at, "…") }) {
@@ -125,7 +135,8 @@ func TestPropertyDecisionsAreMadeAgain(t *testing.T) {
 			t.Fatalf("%s: %v", record.Line, err)
 		}
 		known++
-		if got.Allow != d.Allow || got.Possible != d.Possible || got.Reason != d.Reason || !reflect.DeepEqual(got.Required, d.Required) || len(got.Obligations) != len(d.Obligations) {
+		if got.Allow != d.Allow || got.Possible != d.Possible || got.Reason != d.Reason || !reflect.DeepEqual(got.Required, d.Required) || len(got.Obligations) != len(d.Obligations) ||
+			call.Request.Unknown == nil && (got.Draft != d.Draft || got.Adopted != d.Adopted) {
 			t.Errorf("%s\nagain %+v\nwas   %+v\nhidden %+v", record.Line, got, d, asked.Hidden)
 		}
 		if len(asked.Hidden) == 0 && (!reflect.DeepEqual(got.Determining, d.Determining) || !reflect.DeepEqual(got.Overruled, d.Overruled) || !reflect.DeepEqual(got.Errors, d.Errors)) {
@@ -139,7 +150,7 @@ func TestPropertyDecisionsAreMadeAgain(t *testing.T) {
 	if reasons[evaluation.CapabilityInvalid] < cases/100 || reasons[evaluation.CapabilityRequired] < cases/100 {
 		t.Errorf("too few about capabilities: %v", reasons)
 	}
-	if known < cases/2 || unknown < cases/100 || possible < cases/10 || masked == 0 {
+	if known < cases/2 || unknown < cases/100 || possible < cases/10 || masked == 0 || adopted == 0 {
 		t.Error("too few")
 	}
 }
