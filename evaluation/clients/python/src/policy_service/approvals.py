@@ -413,7 +413,9 @@ def _offer(e: Enforcement) -> _Offer | None:
     if request is not None and not isinstance(request, dict):
         raise odd("access_request cannot be read")
     if request is not None and request.get("refused") is None:
-        texts = {n: request.get(n) for n in ("endpoint", "request_schema_url", "template", "expires_at", "binding_token")}
+        texts = {
+            n: request.get(n) for n in ("endpoint", "request_schema_url", "template", "expires_at", "binding_token")
+        }
         if not all(text is None or isinstance(text, str) for text in texts.values()):
             raise odd("access_request cannot be read")
         schema = texts.pop("request_schema_url") or ""
