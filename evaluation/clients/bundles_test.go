@@ -65,7 +65,7 @@ func TestTypeScriptBundles(t *testing.T) {
 				p.must(t, dir, "node", filepath.Join(tools, "build.mjs"), bundler, place+".js", place, out)
 				f := openFront(t, bundle(), `user::"mia"`)
 				d := open(t, f, out)
-				for _, c := range append(cases(), capable()...) {
+				for _, c := range append(cases(october), capable()...) {
 					if elsewhere[place][c.name] != "" {
 						continue
 					}
@@ -79,7 +79,7 @@ func TestTypeScriptBundles(t *testing.T) {
 						t.Errorf("a route about %s: %+v", id, got)
 					}
 				}
-				lied(t, f, d, elsewhere[place])
+				lied(t, f, d, october, elsewhere[place])
 			})
 		}
 	}

@@ -61,26 +61,35 @@ func lying(name string, answer http.HandlerFunc, want result, asked int) testCas
 		steps: []step{{call: call{Do: "enforce", Question: read}, want: want, asked: asked}}}
 }
 
-// cases are the table, and capable is the part of it that needs keys. Each client has to come to the same results.
-func cases() (all []testCase) {
+// The drafts of obligations that a client can speak.
+const (
+	october = ""
+	july    = "july"
+)
+
+// cases are the table by a draft, and capable is the part of it that needs keys. Each client has to come to the same results.
+func cases(draft string) (all []testCase) {
 	all = append(all, answered()...)
 	all = append(all, obliged()...)
 	all = append(all, failing()...)
 	all = append(all, repeated()...)
 	all = append(all, batches()...)
-	all = append(all, searched()...)
-	all = append(all, ofTenants()...)
+	all = append(all, searched(draft)...)
+	all = append(all, ofTenants(draft)...)
 	return append(all, approved()...)
 }
 
 // ofTenants are calls about tenants of one PDP, by clients that are made of one.
-func ofTenants() []testCase {
+func ofTenants(draft string) []testCase {
 	about := func(tenant string) call { return call{Do: "enforce", Question: read, Tenant: tenant} }
 	done := result{Allowed: true, Acted: 1, Result: "done", Named: true}
 	broken := result{Kind: "unavailable", Status: 500}
 	circuit := options{Retries: &none, Breaker: &breaker{Failures: 2, CoolDown: 600_000}}
 	allows := says(200, `{"decision":true}`)
-	const owes = `{"decision":true,"context":{"obligations":[{"id":"a","type":"log","properties":{}}]}}`
+	owes := `{"decision":true,"context":{"obligations":[{"id":"a","type":"custom","properties":{"vendor":"policy-service","type":"log","properties":{}}}]}}`
+	if draft == july {
+		owes = `{"decision":true,"context":{"obligations":[{"id":"a","type":"log","properties":{}}]}}`
+	}
 	reporting := circuit
 	reporting.Handlers = map[string]string{"log": "ok"}
 	kept := done
@@ -335,10 +344,14 @@ func batches() []testCase {
 	}
 }
 
-func searched() []testCase {
+func searched(draft string) []testCase {
 	find := func(what, q string) call { return call{Do: "search", What: what, Question: json.RawMessage(q)} }
 	page := func(body string) func() http.HandlerFunc { return func() http.HandlerFunc { return says(200, body) } }
 	subjects := `{"subject":{"type":"user"},"action":{"name":"read"},"resource":{"type":"doc","id":"d1"}}`
+	owing := result{Allowed: true, Found: []string{"y"}} // a result that owes is left out
+	if draft == july {
+		owing = undecided("obligated")
+	}
 	return []testCase{
 		{name: "search", steps: []step{
 			{call: find("subject", subjects), want: result{Allowed: true, Found: []string{"alice", "mia"}}, asked: 1},
@@ -347,7 +360,7 @@ func searched() []testCase {
 			{call: find("subject", `{"subject":{"type":"user"},"action":{"name":"delete"},"resource":{"type":"doc","id":"d1"}}`), want: result{Allowed: true}},
 		}},
 		{name: "search of another type", lie: page(`{"results":[{"type":"group","id":"x"}]}`), steps: []step{{call: find("subject", subjects), want: undecided("odd")}}},
-		{name: "search that owes", lie: page(`{"results":[{"type":"user","id":"x","obligations":[{"id":"a","type":"log","properties":{}}]}]}`), steps: []step{{call: find("subject", subjects), want: undecided("obligated")}}},
+		{name: "search that owes", lie: page(`{"results":[{"type":"user","id":"x","obligations":[{"id":"a","type":"log","properties":{}}]},{"type":"user","id":"y"}]}`), steps: []step{{call: find("subject", subjects), want: owing}}},
 		{name: "search of pages", lie: func() http.HandlerFunc {
 			return inTurn(says(200, `{"results":[{"type":"user","id":"a"}],"page":{"next_token":"t"}}`), says(200, `{"results":[{"type":"user","id":"b"}],"page":{"next_token":""}}`))
 		}, steps: []step{{call: find("subject", subjects), want: result{Allowed: true, Found: []string{"a", "b"}}, asked: 2}}},
@@ -440,8 +453,14 @@ func capable() []testCase {
 // TestTable runs the table through the clients that need nothing but Go and Python.
 func TestTable(t *testing.T) {
 	t.Parallel()
-	t.Run("go", func(t *testing.T) { t.Parallel(); table(t, &inGo{}, append(cases(), capable()...)) })
-	t.Run("python", func(t *testing.T) { t.Parallel(); table(t, run(t, "python", python(t), "tests/driver.py"), cases()) })
+	t.Run("go", func(t *testing.T) {
+		t.Parallel()
+		byDrafts(t, func(*testing.T) driver { return &inGo{} }, func(draft string) []testCase { return append(cases(draft), capable()...) })
+	})
+	t.Run("python", func(t *testing.T) {
+		t.Parallel()
+		byDrafts(t, func(t *testing.T) driver { return run(t, "python", python(t), "tests/driver.py") }, cases)
+	})
 }
 
 // python is the interpreter: that of the system, which has the packages of the system, or else any.
@@ -464,7 +483,8 @@ func TestTableOfOthers(t *testing.T) {
 	night.Npm(t)
 	t.Run("python, async", func(t *testing.T) {
 		t.Parallel()
-		table(t, run(t, "python", python(t), "tests/driver.py", "--async"), append(cases(), capable()...))
+		open := func(t *testing.T) driver { return run(t, "python", python(t), "tests/driver.py", "--async") }
+		byDrafts(t, open, func(draft string) []testCase { return append(cases(draft), capable()...) })
 	})
 	t.Run("typescript", func(t *testing.T) {
 		t.Parallel()
@@ -472,23 +492,67 @@ func TestTableOfOthers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		table(t, run(t, p.Dir, filepath.Join(p.Bin, "node"), "dist-test/test/driver.js"), append(cases(), capable()...))
+		open := func(t *testing.T) driver {
+			return run(t, p.Dir, filepath.Join(p.Bin, "node"), "dist-test/test/driver.js")
+		}
+		byDrafts(t, open, func(draft string) []testCase { return append(cases(draft), capable()...) })
 	})
 	t.Run("python, with keys", func(t *testing.T) {
 		t.Parallel()
-		table(t, run(t, "python", python(t), "tests/driver.py"), capable())
+		table(t, run(t, "python", python(t), "tests/driver.py"), october, capable())
 	})
 }
 
+// byDrafts runs the table through one client that speaks October's draft of obligations, and through one that speaks July's.
+// Then it has a proxy drop what the client declares.
+func byDrafts(t *testing.T, open func(*testing.T) driver, cases func(draft string) []testCase) {
+	for name, draft := range map[string]string{"october": october, "july": july} {
+		t.Run(name, func(t *testing.T) { t.Parallel(); table(t, open(t), draft, cases(draft)) })
+	}
+	t.Run("stripped", func(t *testing.T) { t.Parallel(); stripped(t, open(t)) })
+}
+
 // table runs cases through one client, and all lies.
-func table(t *testing.T, d driver, cases []testCase) {
+func table(t *testing.T, d driver, draft string, cases []testCase) {
 	f := openFront(t, bundle(), `user::"mia"`)
 	for _, c := range cases {
+		c.options.Obligations = draft
 		for n, s := range c.steps {
 			t.Run(fmt.Sprintf("%s/%d", c.name, n+1), func(t *testing.T) { f.step(t, d, c, n, s) })
 		}
 	}
-	lied(t, f, d, nil)
+	lied(t, f, d, draft, nil)
+}
+
+// stripped has a proxy delete the member by which a client adopts October's draft. It must not act without the obligation done,
+// also where the server sends obligations that were not declared.
+func stripped(t *testing.T, d driver) {
+	for _, undeclared := range []string{"deny", "allow"} {
+		f := openFront(t, bundle("bundle.yaml", "undeclared_obligations: "+undeclared), `user::"mia"`)
+		f.strips = "supported_mandatory_extensions"
+		for _, name := range slices.Sorted(maps.Keys(owed)) {
+			t.Run(undeclared+", "+name, func(t *testing.T) {
+				// the forms of these are the same in both drafts
+				known := slices.Contains([]string{"custom", "session_termination", "step-up"}, name)
+				with := options{Handlers: map[string]string{name: "ok"}}
+				for _, c := range []call{
+					{Do: "enforce", Question: ask("do."+name, "d1"), Client: f.client(with)},
+					{Do: "enforceAll", Questions: []json.RawMessage{read, ask("do."+name, "d1")}},
+					{Do: "enforce", Question: ask("do."+name, "d1"), Client: f.client(options{})},
+				} {
+					got := d.do(t, c)
+					if acts := known && (c.Client == nil || c.Client.Handlers != nil); got.Allowed != acts || got.Acted > 0 != acts || acts != (len(got.Handled) > 0) {
+						t.Errorf("%s: %+v", c.Do, got)
+					}
+				}
+				query := fmt.Sprintf(`{"subject":{"type":"user","id":"alice"},"action":{"name":"do.%s"},"resource":{"type":"doc"}}`, name)
+				got := d.do(t, call{Do: "search", What: "resource", Question: json.RawMessage(query), Client: f.client(with)})
+				if len(got.Found) > 0 && (len(got.Handled) == 0 || !known) {
+					t.Errorf("search: %+v", got)
+				}
+			})
+		}
+	}
 }
 
 func (f *front) step(t *testing.T, d driver, c testCase, n int, s step) {
@@ -587,7 +651,7 @@ var differs = map[string]string{
 }
 
 // lied tells all lies, and holds the client to a no, and to the kind that Go's client gives, unless its runtime has a reason.
-func lied(t *testing.T, f *front, d driver, reasons map[string]string) {
+func lied(t *testing.T, f *front, d driver, draft string, reasons map[string]string) {
 	all := map[string]http.HandlerFunc{}
 	for name, body := range lies.Bodies {
 		if len(body) < lies.MaxBody { // the others are too large for clients with that bound
@@ -598,7 +662,7 @@ func lied(t *testing.T, f *front, d driver, reasons map[string]string) {
 		all["envelope: "+name] = envelope.Handle
 	}
 	model := &inGo{}
-	ask := call{Do: "enforce", Question: read, Client: f.client(options{Retries: &none, Breaker: &breaker{}, Handlers: map[string]string{}})}
+	ask := call{Do: "enforce", Question: read, Client: f.client(options{Retries: &none, Breaker: &breaker{}, Handlers: map[string]string{}, Obligations: draft})}
 	ask.Client.Timeout = usual
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		t.Run(name, func(t *testing.T) {

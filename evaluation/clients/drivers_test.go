@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"iter"
 	"os/exec"
 	"sync"
 	"testing"
@@ -41,6 +42,8 @@ type options struct {
 	Retries    *int              `json:"retries,omitempty"`
 	Breaker    *breaker          `json:"breaker,omitempty"`
 	Handlers   map[string]string `json:"handlers,omitempty"`
+	// Obligations is july, or empty for the draft that clients speak by default.
+	Obligations string `json:"obligations,omitempty"`
 }
 
 type breaker struct {
@@ -209,6 +212,9 @@ func (g *inGo) open(o options) {
 		authzenclient.WithMaxBody(1 << 20),
 		authzenclient.WithClock(nil, briefly),
 	}
+	if o.Obligations == july {
+		all = append(all, authzenclient.WithJulyObligations())
+	}
 	if o.Credential != "" {
 		all = append(all, authzenclient.WithKey(o.Credential))
 	}
@@ -336,20 +342,23 @@ func (g *inGo) decided(d authzenclient.Decision, failure error) result {
 }
 
 func (g *inGo) search(ctx context.Context, c call) (r result) {
-	search := g.client.SearchSubjects
-	switch c.What {
-	case "resource":
-		search = g.client.SearchResources
-	case "action":
-		search = g.client.SearchActions
+	find := map[string]func(context.Context, evaluation.Request) iter.Seq2[authzenclient.Result, error]{
+		"subject": g.client.SearchSubjects, "resource": g.client.SearchResources, "action": g.client.SearchActions,
+	}
+	enforce := map[string]func(context.Context, evaluation.Request, obligations.Handlers) iter.Seq2[authzenclient.Result, error]{
+		"subject": g.client.EnforceSubjects, "resource": g.client.EnforceResources, "action": g.client.EnforceActions,
+	}
+	found := find[c.What](ctx, g.question(c.Question))
+	if g.options.Obligations != july { // it leaves out what owes something, as the searches of the other clients do
+		found = enforce[c.What](ctx, g.question(c.Question), g.handlers(false))
 	}
 	r.Allowed = true
-	for found, err := range search(ctx, g.question(c.Question)) {
+	for one, err := range found {
 		if err != nil {
 			r = g.decided(authzenclient.Decision{}, err)
 			return r
 		}
-		r.Found = append(r.Found, found.Name+found.ID)
+		r.Found = append(r.Found, one.Name+one.ID)
 	}
 	return r
 }

@@ -31,6 +31,7 @@ type front struct {
 	key    map[string]string // by name: pep, searcher, and the person
 	proxy  *httputil.ReverseProxy
 	before http.HandlerFunc // the lie that answers in the place of the server; nil for the server itself
+	strips string           // a member that is deleted from each question
 
 	mu       sync.Mutex
 	asked    int      // the questions
@@ -85,6 +86,10 @@ func (f *front) serve(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return
 	}
+	if f.strips != "" {
+		body = without(body, f.strips)
+		r.ContentLength = int64(len(body))
+	}
 	r.Body = io.NopCloser(strings.NewReader(string(body)))
 	f.mu.Lock()
 	switch before := f.before; {
@@ -110,6 +115,31 @@ func (f *front) serve(w http.ResponseWriter, r *http.Request) {
 		}
 		before(w, r)
 	}
+}
+
+// without returns a text of JSON without the members of a name.
+func without(text []byte, name string) []byte {
+	var v any
+	if json.Unmarshal(text, &v) != nil {
+		return text
+	}
+	var strip func(any)
+	strip = func(v any) {
+		switch v := v.(type) {
+		case map[string]any:
+			delete(v, name)
+			for _, inner := range v {
+				strip(inner)
+			}
+		case []any:
+			for _, inner := range v {
+				strip(inner)
+			}
+		}
+	}
+	strip(v)
+	text, _ = json.Marshal(v)
+	return text
 }
 
 // watch has people act as soon as they are asked, before the client gets to know that it may wait.
@@ -210,7 +240,8 @@ var owed = map[string]string{
 	"session_termination": `{subject: "${principal.id}"}`, "step-up": `{acr_value: "gold"}`,
 }
 
-func bundle() pdp.Source {
+// bundle is that of the table, with more files, given as name and content.
+func bundle(more ...string) pdp.Source {
 	policies := `@id("read") permit(principal, action == Action::"read", resource) unless { resource has draft && resource.draft };
 @id("kept") @reason_user("Documents are kept.") forbid(principal, action == Action::"delete", resource);
 @id("told") @obligation("kept") forbid(principal, action == Action::"drop", resource);
@@ -233,8 +264,12 @@ func bundle() pdp.Source {
 	for _, person := range []string{"mia", "alice"} {
 		things = append(things, `{"uid":{"type":"user","id":"`+person+`"},"attrs":{},"parents":[]}`)
 	}
-	return pdptest.Bundle(map[string]string{"a.cedar": policies, "obligations.yaml": defined, "entities/e.json": "[" + strings.Join(things, ",") + "]",
-		"tenants/acme/closed.cedar": `@id("closed") @reason_user("Acme is closed.") forbid(principal, action, resource);`})
+	files := map[string]string{"a.cedar": policies, "obligations.yaml": defined, "entities/e.json": "[" + strings.Join(things, ",") + "]",
+		"tenants/acme/closed.cedar": `@id("closed") @reason_user("Acme is closed.") forbid(principal, action, resource);`}
+	for i := 0; i < len(more); i += 2 {
+		files[more[i]] = more[i+1]
+	}
+	return pdptest.Bundle(files)
 }
 
 func newHolder(t *testing.T) *capability.Holder {

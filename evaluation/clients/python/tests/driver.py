@@ -48,6 +48,8 @@ class Driver:
             options["retries"] = o["retries"]
         if "breaker" in o:
             options["breaker"] = Breaker(o["breaker"]["failures"], o["breaker"]["coolDown"] / 1000)
+        if "obligations" in o:
+            options["obligations"] = o["obligations"]
         self.client = (AsyncClient if self.use_async else Client)(o["url"], o.get("credential"), **options)
         self.holder = self.capability = None
 

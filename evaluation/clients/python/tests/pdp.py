@@ -14,6 +14,19 @@ Asked = tuple[str, str, Any]
 Said = tuple[int, Any, dict[str, str]]
 
 
+# What a client with handlers of the service's own types declares.
+ADOPTS = {"supported_mandatory_extensions": ["obligations"], "supported_obligations": ["custom"]}
+
+
+def own(id: str, type: str, **properties: Any) -> dict[str, Any]:
+    """An obligation of a type of the service's own, as October's draft writes it."""
+    return {
+        "id": id,
+        "type": "custom",
+        "properties": {"vendor": "policy-service", "type": type, "properties": properties},
+    }
+
+
 class PDP:
     """Answers by a function, and keeps the requests. Receipts are answered with 204. PDP_URL becomes its URL."""
 

@@ -305,7 +305,7 @@ class Async(unittest.IsolatedAsyncioTestCase):
             return 200, {"results": [{"type": "user", "id": "x", "obligations": owed}], "page": {"next_token": ""}}, {}
 
         with PDP(page) as pdp:
-            async with AsyncClient(pdp.url) as client:
+            async with AsyncClient(pdp.url, obligations="july") as client:
                 self.assertEqual(
                     [found async for found in client.search_subjects(USERS)], [{"type": "user", "id": "x"}]
                 )

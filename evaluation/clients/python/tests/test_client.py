@@ -24,7 +24,7 @@ from policy_service import Answer, AuthorizationError, Breaker, Client, Denied, 
 from policy_service.answer import read
 
 from .liar import Liar, answer, echo
-from .pdp import PDP, Said
+from .pdp import ADOPTS, PDP, Said, own
 
 SECRET = "psk_0123456789_this_is_secret"
 QUESTION: Any = {
@@ -44,7 +44,7 @@ def says(decision: Any, **context: Any) -> Callable[..., Said]:
 
 
 def owes(*types: str, decision: bool = True) -> Callable[..., Said]:
-    return says(decision, obligations=[{"id": f"o{n}", "type": t} for n, t in enumerate(types)])
+    return says(decision, obligations=[own(f"o{n}", t) for n, t in enumerate(types)])
 
 
 def always(*pieces: bytes | None) -> Callable[[int, bytes], Iterator[bytes | None]]:
@@ -143,11 +143,12 @@ class Questions(Tests):
 
     def test_what_is_sent(self) -> None:
         with PDP(says(True)) as pdp, Client(pdp.url, handlers={"log": lambda o: None}, tenant="t1") as client:
-            client.authorize(question(supported_obligations=["redact"], n=(1, 2)))
-            client.evaluate(question(supported_obligations=["redact"]))
+            authors = {"supported_obligations": ["redact"], "supported_mandatory_extensions": ["obligations", "x"]}
+            client.authorize(question(**authors, n=(1, 2)))
+            client.evaluate(question(**authors))
             (_, path, first), (_, _, second) = pdp.asked
             self.assertEqual(path, "/tenants/t1/access/v1/evaluation")
-            self.assertEqual(first["context"], {"supported_obligations": ["log"], "n": [1, 2]})
+            self.assertEqual(first["context"], {**ADOPTS, "n": [1, 2]})
             self.assertEqual(second["context"], {})
 
     def test_urls(self) -> None:
@@ -242,8 +243,13 @@ class Answers(Tests):
             ("text", answer(b'{"decision": "true"}'), "odd"),
             ("allow", answer(b'{"allow": true}'), "odd"),
             ("possible", answer(b'{"decision": true, "context": {"possible": true}}'), "odd"),
-            ("owes", answer(b'{"decision": true, "obligations": {"log": true}}'), "obligated"),
-            ("owes falsely", answer(b'{"decision": true, "obligations": {"log": 1}}'), "odd"),
+            (
+                "owes",
+                answer(json.dumps({"decision": True, "context": {"obligations": [own("1", "log")]}}).encode()),
+                "obligated",
+            ),
+            ("owes natively", answer(b'{"decision": true, "obligations": {"log": true}}'), "obligated"),
+            ("owes with details", answer(b'{"decision": true, "obligation_details": []}'), "odd"),
             ("503", answer(b'{"detail": "' + SECRET.encode() + b'\\n"}', "503 Busy"), "unavailable"),
         ):
             with self.subTest(name), Liar(always(said, None)) as liar, Client(liar.url, SECRET) as client:
@@ -399,7 +405,7 @@ class Repeats(Tests):
             self.assertEqual(client.authorize(shown).decision_id, "d-1")
 
     def test_credentials_that_a_pdp_repeats_elsewhere(self) -> None:
-        yes: Any = {"decision": True, "obligations": [{"id": SECRET, "type": SECRET}]}
+        yes: Any = {"decision": True, "obligations": [own(SECRET, SECRET)]}
         said: dict[str, Any] = {
             "evaluations": [yes],
             "results": [],
@@ -657,7 +663,7 @@ class Enforcing(Tests):
 
     def test_batches(self) -> None:
         def each(*decisions: Any) -> Callable[..., Said]:
-            items = [{"decision": d, "context": {"obligations": [{"id": "o", "type": "log"}]}} for d in decisions]
+            items = [{"decision": d, "context": {"obligations": [own("o", "log")]}} for d in decisions]
             return lambda method, path, body: (200, {"evaluations": items}, {"X-Decision-Id": "d"})
 
         ran: list[str] = []
@@ -676,9 +682,7 @@ class Enforcing(Tests):
                 else:
                     self.assertEqual(client.enforce_all([QUESTION, QUESTION], len), 2)
                 self.assertEqual(ran, done)
-                self.assertEqual(
-                    [e["context"] for e in pdp.asked[0][2]["evaluations"]], [{"supported_obligations": ["log"]}] * 2
-                )
+                self.assertEqual([e["context"] for e in pdp.asked[0][2]["evaluations"]], [ADOPTS] * 2)
                 client.close()
 
     def test_searches(self) -> None:

@@ -1,5 +1,6 @@
 import { Failure, odd } from "./errors.js";
 import { isObject, members, present, same, textOf } from "./json.js";
+import { adopted, type Owed } from "./october.js";
 import type { Json, JsonObject, Obligation } from "./types.js";
 
 /** The PDP's answer, or the failure for which there is none. */
@@ -12,7 +13,7 @@ export interface Answer {
 	reason?: string | undefined;
 	reasonUser?: string | undefined;
 	context?: JsonObject | undefined;
-	obligations: Obligation[];
+	obligations: readonly Owed[];
 	possible?: boolean | undefined;
 	decisionId?: string | undefined;
 	requestId?: string | undefined;
@@ -32,47 +33,64 @@ export function conditional(a: Answer): boolean {
 
 /**
  * Reads {"decision": bool, "context": {…}}. Unknown members are ignored, and null is absent. The members of a context count
- * beside the decision, too: a PDP that puts obligations there still means them.
+ * beside the decision, too: a PDP that puts obligations there still means them. They are read by the draft of October if the
+ * question adopts it.
  */
-export function readAnswer(body: Json): Answer {
+export function readAnswer(body: Json, october = false): Answer {
 	if (!isObject(body)) return denied(odd("the body is not an object"));
 	const { decision } = body;
 	if (typeof decision !== "boolean") return denied(odd("decision is missing or not a boolean"));
 	if (decision && body.allow === false) return denied(odd("it says both yes and no"));
 	const a: Answer = { allow: decision, permit: false, obligations: [] };
-	qualify(a, body);
+	qualify(a, body, october);
 	if (isObject(body.context)) a.context = body.context;
 	return a;
 }
 
 /** An allow that all of these members qualify, beside it and in its context. */
-export function qualified(body: JsonObject): Answer {
+export function qualified(body: JsonObject, october: boolean): Answer {
 	const a: Answer = { allow: true, permit: false, obligations: [] };
-	qualify(a, body);
+	qualify(a, body, october);
 	return a;
 }
 
 /** The failure of members that qualify several answers together: it is not known which of them they are for. */
-export function ofAll(body: JsonObject, what: string): Failure | undefined {
-	const all = qualified(body);
+export function ofAll(body: JsonObject, what: string, october: boolean): Failure | undefined {
+	const all = qualified(body, october);
 	return conditional(all) ? new Failure("obligated", `${what} as a whole carries obligations`) : all.failure;
 }
 
 /** Reads all qualifying members, also where some are odd: the readable obligations are to be discharged. */
-function qualify(a: Answer, body: JsonObject): void {
-	a.failure = add(a, body);
-	const within = isObject(body.context) ? add(a, body.context) : present(body.context) ? odd("context is not an object") : undefined;
+function qualify(a: Answer, body: JsonObject, october: boolean): void {
+	a.failure = add(a, body, october);
+	const within = isObject(body.context)
+		? add(a, body.context, october)
+		: present(body.context)
+			? odd("context is not an object")
+			: undefined;
 	a.failure ??= within;
+	a.obligations = distinct(a.obligations);
 	if (!a.failure && a.allow && a.obligations.length > 0) a.failure = new Failure("obligated", "");
 	a.permit = a.allow && !a.failure;
 }
 
-function add(a: Answer, place: JsonObject): Failure | undefined {
+/** All but repetitions: one that is the same in two places, or stands there twice, is discharged once. */
+function distinct(all: readonly Owed[]): Owed[] {
+	const first = new Map<string, Owed>();
+	return all.filter((o) => {
+		const like = first.get(o.id);
+		if (!like) first.set(o.id, o);
+		const { malformed, type, properties } = o; // what could be read of a malformed one may be like another
+		return !like || o.id === "" || malformed !== like.malformed || type !== like.type || !same(properties, like.properties);
+	});
+}
+
+function add(a: Answer, place: JsonObject, october: boolean): Failure | undefined {
 	// Texts only: other PDPs put objects there, which stay in the context.
 	a.reason = textOf(place.reason) ?? a.reason;
 	a.reasonUser = textOf(place.reason_user) ?? a.reasonUser;
-	const wanted = new Wanted(place);
-	a.obligations.push(...wanted.all);
+	const wanted = october ? adopted(place) : new Wanted(place);
+	a.obligations = a.obligations.concat(wanted.all);
 	if (typeof place.possible === "boolean") a.possible = place.possible;
 	if (present(place.error)) return itemFailure(place.error);
 	if (wanted.failure || !a.allow) return wanted.failure;

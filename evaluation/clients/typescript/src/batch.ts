@@ -4,6 +4,7 @@ import { type Core, type Decided, type Enforcement, presentsIn, questionOf } fro
 import { Failure, notAsked, odd, printable } from "./errors.js";
 import { isObject } from "./json.js";
 import { forgo } from "./obligations.js";
+import { adopts } from "./october.js";
 import { ask, type Reply } from "./transport.js";
 import type { JsonObject, Question } from "./types.js";
 
@@ -34,7 +35,7 @@ export async function decideAll(
 		core.settings,
 		{ url: core.access("evaluations"), body, repeat: presents ? "unsent" : "unanswered", breaker, signal },
 		(reply) => {
-			answers = readBatch(reply, questions.length, semantic);
+			answers = readBatch(reply, questions, semantic);
 			return undefined;
 		},
 	);
@@ -52,18 +53,19 @@ function decides(semantic: Semantic, { allow, possible }: Answer): boolean {
  * Reads the answers. The member decision beside evaluations means nothing. Obligations beside them mean something, and it is
  * not known of which item. An answer with the wrong number of items denies all: it is not known which is missing.
  */
-function readBatch({ body, decisionId, secrets }: Reply, asked: number, semantic: Semantic): Answer[] {
+function readBatch({ body, decisionId, secrets }: Reply, questions: readonly Question[], semantic: Semantic): Answer[] {
 	if (!isObject(body) || !Array.isArray(body.evaluations)) throw odd("the body is not an object with an array of evaluations");
 	const items = body.evaluations;
+	const asked = questions.length;
 	if (items.length > asked) throw odd("there are more answers than questions");
-	const whole = ofAll(body, "the batch");
+	const whole = ofAll(body, "the batch", questions.some(adopts));
 	if (whole) throw whole;
 	if (items.length === 0) throw odd("there are no answers");
-	return Array.from({ length: asked }, (_, n) => {
+	return questions.map((question, n) => {
 		const item = items[n];
 		const named = decisionId === undefined ? {} : { decisionId: `${decisionId}.${n}` };
 		if (item === undefined) return denied(new Failure("skipped", "an earlier one was enough", { sent: false }));
-		const answer = { ...readAnswer(item), ...named, secrets };
+		const answer = { ...readAnswer(item, adopts(question)), ...named, secrets };
 		if (answer.failure) answer.failure.detail = printable(answer.failure.detail, secrets);
 		const last = n === items.length - 1;
 		if (items.length < asked && decides(semantic, answer) !== last)

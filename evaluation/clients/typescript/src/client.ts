@@ -7,6 +7,7 @@ import { Core, type Decided, type Enforcement, failureOfAnswer, permitOf, questi
 import { AuthorizationError, Failure, failureOf, notAsked, printable, type Undecided } from "./errors.js";
 import type { Link } from "./link.js";
 import type { Handlers } from "./obligations.js";
+import { type Draft, undeclared } from "./october.js";
 import { search } from "./search.js";
 import type { Action, ActionQuery, Entity, JsonObject, Question, ResourceQuery, SubjectQuery } from "./types.js";
 
@@ -19,6 +20,8 @@ export interface ClientOptions {
 	/** The tenant, "default". */
 	tenant?: string;
 	handlers?: Handlers;
+	/** The draft of AuthZEN's obligations, "october". "july" is for a PDP that knows that of July 2026 alone. */
+	obligations?: Draft;
 	/** Milliseconds for a call with its retries, 5000. */
 	timeout?: number;
 	/** How often a request is sent again, 2. */
@@ -275,13 +278,6 @@ export class Client {
 			until: ({ end, signal }, attempt) => failing("await", () => until(end, signal, attempt)),
 		};
 	}
-}
-
-/** The question without obligations that it says can be discharged: evaluate discharges none. */
-function undeclared(question: Question): Question {
-	if (question.context?.supported_obligations === undefined) return question;
-	const { supported_obligations: _, ...context } = question.context;
-	return { ...question, context };
 }
 
 /** An iterable that begins anew each time. */

@@ -72,9 +72,8 @@ interface Template {
 }
 
 const most = { mapping: 32 << 10, depth: 16, entries: 64, expression: 2 << 10 };
-const protocol = "supported_obligations justification approval approval_id approved access_request evaluation_id capability person".split(
-	" ",
-);
+const declared = ["supported_obligations", "supported_mandatory_extensions"];
+const protocol = declared.concat("justification approval approval_id approved access_request evaluation_id capability person".split(" "));
 const missing = "missing; it must be a string";
 const noObject = "not an object";
 const escaped = (name: string) => `/${name.replaceAll("~", "~0").replaceAll("/", "~1")}`;

@@ -4,6 +4,7 @@ import type { ClientOptions, Permit } from "./client.js";
 import { type AuthorizationError, errorOf, Failure, notAsked, odd, printable, Undecided } from "./errors.js";
 import { isObject, JsonError, members, plainJson, present, textOf } from "./json.js";
 import { discharge, type Handler, handlersOf, type Report } from "./obligations.js";
+import { adopts, type Draft, declarations, undeclared } from "./october.js";
 import { ask, Breaker, type Circuit, exposed, isToken, proxied, type Settings } from "./transport.js";
 import type { JsonObject, Question } from "./types.js";
 
@@ -44,6 +45,7 @@ export class Core {
 	readonly pdp: string;
 	readonly tenant: string | undefined;
 	readonly handlers: ReadonlyMap<string, Handler>;
+	readonly draft: Draft;
 	readonly breaker: Circuit;
 	readonly #options: ClientOptions;
 	readonly #receipts: { off: boolean; breaker: Breaker; taken: boolean; silent: number };
@@ -62,6 +64,8 @@ export class Core {
 			"the credential is empty, or has characters that no header can carry",
 		);
 		need(tenant === undefined || isTenant(tenant), "this is no legal name of a tenant");
+		const { obligations: draft = "october" } = o;
+		need(draft === "october" || draft === "july", "obligations are those of october or of july");
 		need(onUndecided === undefined || typeof onUndecided === "function", "onUndecided is no function");
 		const at = new URL(base);
 		need(o.fetch || o.plainHttp || !proxied(at), "Node sends plain http by the proxy of the environment; name the PDP's host in NO_PROXY");
@@ -71,6 +75,7 @@ export class Core {
 		this.pdp = tenant === undefined || tenant === "default" ? base : `${base}/tenants/${tenant}`;
 		this.tenant = tenant;
 		this.handlers = handlersOf(o.handlers);
+		this.draft = draft;
 		this.#options = { ...o };
 		this.#onUndecided = onUndecided;
 		if (other) {
@@ -112,9 +117,9 @@ export class Core {
 		return error;
 	}
 
-	/** The question with the types of the handlers declared. */
+	/** The question with the types of the handlers declared, and with no declaration of its author's. */
 	declare(question: Question): Question {
-		return withContext(question, { supported_obligations: [...this.handlers.keys()].sort() });
+		return withContext(undeclared(question), declarations(this.draft, [...this.handlers.keys()]));
 	}
 
 	/** Asks one question. It does not throw: a failure is in the answer. */
@@ -146,7 +151,7 @@ export class Core {
 				deadline,
 			},
 			(reply) => {
-				answer = { ...readAnswer(reply.body), decisionId: reply.decisionId, secrets: reply.secrets };
+				answer = { ...readAnswer(reply.body, adopts(question)), decisionId: reply.decisionId, secrets: reply.secrets };
 				return answer.failure;
 			},
 		);

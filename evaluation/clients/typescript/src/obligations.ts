@@ -1,3 +1,4 @@
+import type { Owed } from "./october.js";
 import { before } from "./transport.js";
 import type { Obligation, Question } from "./types.js";
 
@@ -32,6 +33,7 @@ const faults = {
 	noType: "it has no type",
 	noId: "it has no id",
 	sameId: "another obligation has its id",
+	malformed: "it is malformed, or of an unknown type",
 	noHandler: "there is no handler for its type",
 	broken: "its handler promised it, and it was not done",
 	forgone: "it was not tried, because the act was denied for another reason",
@@ -116,7 +118,7 @@ const grace = 5000;
  * which fails the one that is being discharged, does not stop those after it.
  */
 export async function discharge(
-	owed: readonly Obligation[],
+	owed: readonly Owed[],
 	handlers: ReadonlyMap<string, Handler>,
 	question: Question,
 	options: { signal: AbortSignal | undefined; changes: boolean },
@@ -133,13 +135,14 @@ export async function discharge(
 			timer = setTimeout(() => late.abort(), grace);
 			signal = late.signal;
 		}
-		const { id, type } = obligation;
-		const flaw = !type ? faults.noType : !id ? faults.noId : ids.get(id) !== 1 ? faults.sameId : undefined;
+		const { id, type, malformed } = obligation;
+		const untried = malformed ? faults.malformed : id && ids.get(id) !== 1 ? faults.sameId : undefined;
+		const flaw = !type ? faults.noType : !id ? faults.noId : undefined;
 		const outcome: Outcome = { obligation };
 		report.outcomes.push(outcome);
-		const handler = type ? handlers.get(type) : undefined;
+		const handler = type && !untried ? handlers.get(type) : undefined;
 		if (!handler) {
-			outcome.fault = flaw ?? faults.noHandler;
+			outcome.fault = untried ?? flaw ?? faults.noHandler;
 			continue;
 		}
 		try {

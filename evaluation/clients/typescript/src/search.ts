@@ -3,6 +3,7 @@ import { digest } from "./bytes.js";
 import { type Core, contextOf, only, partOf, plain } from "./core.js";
 import { failureOf, notAsked, odd } from "./errors.js";
 import { isObject, members, present, textOf } from "./json.js";
+import { undeclared } from "./october.js";
 import { ask } from "./transport.js";
 import type { Action, Entity, Json, JsonObject } from "./types.js";
 
@@ -13,8 +14,8 @@ const mostPages = 10_000;
 const mostEmpty = 1_000;
 
 /**
- * Yields the permitted results, page after page, as long as it is asked for. A result that carries obligations is an error: they
- * were not discharged.
+ * Yields the permitted results, page after page, as long as it is asked for. A result that carries obligations is left out, as
+ * they were not discharged. By the draft of July it is an error.
  */
 export async function* search(
 	core: Core,
@@ -35,7 +36,7 @@ export async function* search(
 				core.settings,
 				{ url: core.access(`search/${what}`), body, repeat: "unanswered", breaker: core.breaker, signal },
 				(reply) => {
-					next = readPage(reply.body, what, type, found); // all of it, before any of it is yielded
+					next = readPage(reply.body, what, type, found, core.draft === "october"); // all of it, before any of it is yielded
 					return undefined;
 				},
 			);
@@ -57,7 +58,7 @@ export async function* search(
 
 /** The query, of whose sought part all but the type is left out. */
 function queryOf(what: Sought, value: unknown): JsonObject {
-	const q = members(plain(value)) as { [name: string]: Json | undefined };
+	const q = members(undeclared(plain(value))) as { [name: string]: Json | undefined };
 	only(q, "the query", ["subject", "action", "resource", "context"]);
 	if (what === "action") {
 		delete q.action;
@@ -73,11 +74,18 @@ function queryOf(what: Sought, value: unknown): JsonObject {
 }
 
 /** Reads a page, and returns the token of the next one, "" at the end. */
-function readPage(body: Json, what: Sought, type: string, found: (Entity | Action)[]): string {
+function readPage(body: Json, what: Sought, type: string, found: (Entity | Action)[], october: boolean): string {
 	if (!isObject(body) || !Array.isArray(body.results)) throw odd("the body is not an object with an array of results");
-	const whole = ofAll(body, "the page");
+	const ofPage = october ? released(body) : { rest: body, owes: false };
+	const whole = ofAll(ofPage.rest, "the page", october);
 	if (whole) throw whole;
-	for (const result of body.results) found.push(readResult(result, what, type));
+	for (const result of body.results) {
+		if (!isObject(result)) throw odd("a result is not an object");
+		const { rest, owes = ofPage.owes } = october ? released(result) : { rest: result, owes: false };
+		const besides = october && present(result.obligations); // as July's draft has them
+		const one = readResult(besides ? { ...rest, obligations: null } : rest, what, type);
+		if (!owes && !besides) found.push(one);
+	}
 	const { page } = body;
 	if (!present(page)) return "";
 	if (!isObject(page) || (present(page.next_token) && typeof page.next_token !== "string"))
@@ -85,9 +93,15 @@ function readPage(body: Json, what: Sought, type: string, found: (Entity | Actio
 	return textOf(page.next_token) ?? "";
 }
 
-function readResult(result: Json, what: Sought, type: string): Entity | Action {
-	if (!isObject(result)) throw odd("a result is not an object");
-	const { failure } = qualified(result);
+/** A body without the obligations in its context, and whether there were any. The context of the page is that of results without one. */
+function released(body: JsonObject): { rest: JsonObject; owes?: boolean } {
+	if (!isObject(body.context)) return { rest: body };
+	const { obligations, ...context } = body.context;
+	return { rest: { ...body, context: members(context) }, owes: obligations !== undefined };
+}
+
+function readResult(result: JsonObject, what: Sought, type: string): Entity | Action {
+	const { failure } = qualified(result, false);
 	if (failure) throw failure;
 	if (what === "action") {
 		if (typeof result.name !== "string") throw odd("an action that was found has no name");

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import type { EnforceOptions, Task } from "../src/index.js";
 import { Denied, Undecided } from "../src/index.js";
 import { guardTool } from "../src/mcp.js";
-import { type Asked, no, pdp, question, type Reply } from "./pdp.js";
+import { type Asked, adopting, no, pdp, question, type Reply } from "./pdp.js";
 
 type T = Parameters<typeof pdp>[0];
 
@@ -57,10 +57,10 @@ test("a wait asks people, and asks the PDP again with what they gave", async (t)
 	assert.ok(until && until.getTime() > Date.now());
 	const [first, filed, look, again] = p.asked;
 	assert.equal(p.asked.length, 4);
-	assert.deepEqual(first?.body.context, { a: 1, supported_obligations: ["x"] });
+	assert.deepEqual(first?.body.context, { a: 1, ...adopting("custom") });
 	assert.deepEqual(filed?.body, {
 		...question,
-		context: { a: 1, supported_obligations: ["x"], business_justification: "it burns" },
+		context: { a: 1, ...adopting("custom"), business_justification: "it burns" },
 		denial: { evaluation_id: "d1", evaluated_at: "2026-01-02T15:04:05Z", reason: "approval_required", ...filed?.body.denial },
 	});
 	assert.deepEqual(Object.keys(filed?.body.denial).sort(), [
@@ -75,7 +75,7 @@ test("a wait asks people, and asks the PDP again with what they gave", async (t)
 	assert.equal(look?.method, "GET");
 	assert.equal(look?.path, "/tasks/t1?sig=x&wait=20s");
 	assert.equal(again?.body.context.approval.signed.by[0], "mia");
-	assert.deepEqual({ ...again?.body.context, approval: 0 }, { a: 1, supported_obligations: ["x"], approval: 0 });
+	assert.deepEqual({ ...again?.body.context, approval: 0 }, { a: 1, ...adopting("custom"), approval: 0 });
 	assert.equal(kept.length, 1);
 	assert.deepEqual(Object.keys(kept[0] ?? {}).sort(), ["expires_at", "id", "pdp", "status_endpoint", "version"]);
 	await p.client().authorize(question, { wait: { timeout: 60_000, join: true } });

@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { no, pdp, question, type Reply } from "./pdp.js";
+import { adopting, no, own, pdp, question, type Reply } from "./pdp.js";
 
 const questions = [question, { ...question, resource: { type: "document", id: "2" } }];
 const branches = { allow: () => "yes", deny: (e: { kind: string }) => e.kind };
 const yes = { decision: true };
 const not = { decision: false };
-const owes = (id: string) => ({ decision: true, context: { obligations: [{ id, type: "x" }] } });
+const owes = (id: string) => ({ decision: true, context: { obligations: [own(id, "x")] } });
 
 test("a batch has one result for each question, in order", async (t) => {
 	let reply: Reply = "";
@@ -14,7 +14,7 @@ test("a batch has one result for each question, in order", async (t) => {
 	const c = client({ handlers: { x: () => {} }, breaker: { failures: 0, coolDown: 0 } });
 	const cases: [unknown, string | undefined, string[]][] = [
 		[[yes, not], undefined, ["yes", "denied"]],
-		[[owes("1"), { decision: true, obligations: { z: true } }], undefined, ["yes", "obligated"]],
+		[[owes("1"), { decision: true, context: { obligations: [own("z", "z")] } }], undefined, ["yes", "obligated"]],
 		[[yes, { decision: 1 }], undefined, ["yes", "odd"]],
 		[[{ ...not, context: { error: { status: 400 } } }, yes], undefined, ["bad_item", "yes"]],
 		[[not], "deny_on_first_deny", ["denied", "skipped"]],
@@ -31,7 +31,7 @@ test("a batch has one result for each question, in order", async (t) => {
 		reply = { json: { decision: true, evaluations }, id: "d" };
 		assert.deepEqual(await c.evaluateBatch(questions, branches, { ...(semantic && { semantic: semantic as "execute_all" }) }), want);
 	}
-	const declared = questions.map((q) => ({ ...q, context: { supported_obligations: ["x"] } }));
+	const declared = questions.map((q) => ({ ...q, context: adopting("custom") }));
 	assert.equal(asked[0]?.path, "/access/v1/evaluations");
 	assert.deepEqual(asked[0]?.body, { evaluations: declared });
 	assert.ok(asked.some(({ path, body }) => path === "/v1/decisions/d.0/obligations" && body.obligations[0].status === "discharged"));
@@ -64,7 +64,7 @@ test("enforceAll acts once, and only if each is a yes", async (t) => {
 		[[owes("1"), not], "denied"],
 		[[not], "denied"],
 		[[owes("1"), { decision: "true" }], "odd"],
-		[[yes, { decision: true, obligations: { z: true } }], "obligated"],
+		[[yes, { decision: true, context: { obligations: [own("z", "z")] } }], "obligated"],
 		[[yes], "odd"],
 	] as const) {
 		reply = { json: { evaluations }, id: "e" };

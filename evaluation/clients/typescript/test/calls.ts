@@ -18,6 +18,7 @@ interface Line {
 		timeout?: number;
 		retries?: number;
 		breaker?: { failures: number; coolDown: number };
+		obligations?: "july";
 		handlers?: { [type: string]: "ok" | "fail" | "change" | "breaks" };
 	};
 	do: string;

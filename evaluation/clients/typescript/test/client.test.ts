@@ -5,7 +5,7 @@ import { test } from "node:test";
 import { gzipSync } from "node:zlib";
 import { AuthorizationError, Client, type ClientOptions, Denied, type Question, Undecided } from "../src/index.js";
 import { sleep } from "../src/transport.js";
-import { no, pdp, question, type Reply } from "./pdp.js";
+import { adopting, no, own, pdp, question, type Reply } from "./pdp.js";
 
 const allow = '{"decision":true}';
 const key = "psk_a-credential";
@@ -24,7 +24,7 @@ test("a yes runs the act, and a permit says what it rests on", async (t) => {
 	assert.equal(one?.path, "/tenants/acme/access/v1/evaluation");
 	assert.equal(one?.headers.authorization, `Bearer ${key}`);
 	assert.equal(one?.headers["accept-encoding"], "identity");
-	assert.deepEqual(one?.body, { ...question, context: { supported_obligations: [] } });
+	assert.deepEqual(one?.body, { ...question, context: adopting() });
 	assert.equal(await c.evaluate(question, { allow: () => 1, deny: () => 2 }), 1);
 	assert.deepEqual(asked[1]?.body, question);
 	assert.equal((await c.authorize(question)).decisionId, "d1");
@@ -93,14 +93,9 @@ test("only an answer that says yes in every respect is one", async (t) => {
 		"possible beside": '{"decision":true,"possible":false}',
 		"required obligations": '{"decision":true,"context":{"required_obligations":["x"]}}',
 		"a context that is none": '{"decision":true,"context":[]}',
-		"obligations in no form": '{"decision":true,"obligations":"x"}',
-		"an obligation of no type": '{"decision":true,"context":{"obligations":[{"id":"1"}]}}',
-		"an obligation that is false": '{"decision":true,"obligations":{"x":false}}',
 		"details without obligations": '{"decision":true,"obligation_details":[{"id":"1","type":"x"}]}',
 		"details of another": '{"decision":true,"obligations":{"y":true},"obligation_details":[{"id":"1","type":"x"}]}',
-		"an obligation that is none": '{"decision":true,"obligations":["x"]}',
 		"two arrays": '{"decision":true,"obligations":[{"id":"1","type":"x"}],"obligation_details":[{"id":"2","type":"y"}]}',
-		"a property of two values": '{"decision":true,"obligations":[{"id":"1","type":"x","to":"a","properties":{"to":"b"}}]}',
 		"no UTF-8": { body: new Uint8Array([...Buffer.from('{"decision":true,"x":"'), 0xff, ...Buffer.from('"}')]) },
 		"204": { status: 204 },
 		"201": { status: 201, body: allow },
@@ -121,21 +116,40 @@ test("only an answer that says yes in every respect is one", async (t) => {
 		assert.equal(error.kind, "odd", name);
 		assert.equal(error.status, 503);
 	}
+	for (const text of [
+		'{"decision":true,"obligations":"x"}',
+		'{"decision":true,"context":{"obligations":[{"id":"1"}]}}',
+		'{"decision":true,"obligations":{"x":false}}',
+		'{"decision":true,"obligations":["x"]}',
+		'{"decision":true,"obligations":[{"id":"1","type":"x","to":"a","properties":{"to":"b"}}]}',
+		'{"decision":true,"obligations":[{"id":"1","type":"x"}],"obligation_details":[{"id":"2","type":"y"}]}',
+	]) {
+		reply = text;
+		const july = client({ handlers: { x: () => {}, y: () => {} }, obligations: "july" });
+		assert.equal((await no(july.authorize(question))).kind, "odd", text);
+	}
 	for (const [name, text] of Object.entries({
 		bad_item: '{"decision":true,"context":{"error":{"status":400,"message":"no such type"}}}',
-		obligated: '{"decision":true,"context":{"obligations":[{"id":"1","type":"z"}]}}',
+		obligated: '{"decision":true,"context":{"obligations":[{"id":"1","type":"z","properties":{}}]}}',
 		denied: '{"decision":false,"context":{"possible":true}}',
 	})) {
 		reply = text;
 		assert.equal((await no(client().authorize(question))).kind, name);
 	}
 	for (const text of [
-		'{"decision":true,"context":null,"obligations":null,"error":null}',
-		' {"decision" : true, "obligations": [], "context": {"obligations": {}, "required_obligations": null}, "new": [{}]} ',
+		'{"decision":true,"context":null,"error":null}',
+		' {"decision" : true, "context": {"required_obligations": null}, "new": [{}]} ',
 		'{"decision":true,"context":{"possible":"a member of another PDP"}}',
 	]) {
 		reply = text;
 		await client().authorize(question);
+	}
+	for (const text of [
+		'{"decision":true,"context":null,"obligations":null}',
+		'{"decision":true,"obligations": [], "context": {"obligations": {}}}',
+	]) {
+		reply = text;
+		await client({ obligations: "july" }).authorize(question);
 	}
 	reply = { headers: { "Content-Type": 'Application/JSON ; charset="utf-8"' }, body: allow };
 	await client().authorize(question);
@@ -250,10 +264,14 @@ test("questions are strict, and nothing is sent of one that is not", async (t) =
 		assert.equal(await client().evaluate(one as Question, { allow: () => "", deny: (e) => e.kind }), "not_asked");
 	}
 	assert.equal(asked.length, 0);
-	await client().authorize({ ...question, context: { supported_obligations: ["all"], a: undefined, b: 1 } } as Question);
-	await client().evaluate({ ...question, context: { supported_obligations: ["all"], b: 1 } }, { allow: () => {}, deny: () => {} });
-	assert.deepEqual(asked[0]?.body.context, { supported_obligations: [], b: 1 });
-	assert.deepEqual(asked[1]?.body.context, { b: 1 });
+	const authors = { supported_mandatory_extensions: ["obligations", "x"], supported_obligations: ["all"] };
+	for (const [n, obligations] of (["october", "july"] as const).entries()) {
+		const c = client({ obligations });
+		await c.authorize({ ...question, context: { ...authors, a: undefined, b: 1 } } as Question);
+		await c.evaluate({ ...question, context: { ...authors, b: 1 } }, { allow: () => {}, deny: () => {} });
+		assert.deepEqual(asked[2 * n]?.body.context, { ...(n === 0 ? adopting() : { supported_obligations: [] }), b: 1 });
+		assert.deepEqual(asked[2 * n + 1]?.body.context, { b: 1 });
+	}
 });
 
 test("a client is made only of options that can be", () => {
@@ -349,7 +367,7 @@ test("a promise of another library is bounded as well", async (t) => {
 	const never = { then: () => {} } as unknown as Promise<string>;
 	assert.equal((await no(client({ credential: () => never, timeout: 50 }).authorize(question))).kind, "timed_out");
 	assert.equal(asked.length, 0);
-	const owing = await pdp(t, () => ({ json: { decision: true, obligations: { slow: true } } }));
+	const owing = await pdp(t, () => ({ json: { decision: true, context: { obligations: [own("1", "slow")] } } }));
 	const caller = new AbortController();
 	const slow = () => {
 		caller.abort();

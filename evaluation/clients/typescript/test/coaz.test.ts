@@ -272,6 +272,7 @@ test("envelopes and templates that are refused", () => {
 		[single({ resource: "${'type': 't', 'id': 'i', 'owner': 'x'}" }), "/evaluation/resource/owner"],
 		[single({ resource: { type: "t", id: "i", properties: ["x"] } }), "/evaluation/resource/properties"],
 		[single({ context: { approval_id: "a" } }), "/evaluation/context/approval_id"],
+		[single({ context: { supported_mandatory_extensions: [] } }), "/evaluation/context/supported_mandatory_extensions"],
 		[single({ context: { pdp: {} } }), "/evaluation/context/pdp"],
 		[single({ context: "${'approved': true}" }), "/evaluation/context/approved"],
 		[single({ context: "${'action': {}}" }), "/evaluation/context/action"],

@@ -20,6 +20,7 @@ import { z } from "zod";
 import { Binding, Mapping } from "../src/coaz.js";
 import { Client, type Handlers, type JsonObject } from "../src/index.js";
 import { type GuardOptions, guard, guardTool, MessageError, parseMessage, Refusal, readMessage } from "../src/mcp.js";
+import { own } from "./pdp.js";
 
 // A PDP on a port of its own: it denies "no", obliges to redact "secret", and keeps the questions.
 const asked: JsonObject[] = [];
@@ -28,7 +29,7 @@ let held: (() => void) | undefined; // the answer about "held" waits for it
 const answerTo = (q: { resource?: { id?: string } }) => {
 	const id = q.resource?.id;
 	if (id === "no") return { decision: false, context: { reason_user: "Not today." } };
-	const redact = { id: "o1", type: "redact", properties: {} };
+	const redact = own("o1", "redact");
 	return { decision: true, ...(id === "secret" && { context: { obligations: [redact] } }) };
 };
 const pdp = createServer(async (req, res) => {

@@ -3,9 +3,12 @@ import { test } from "node:test";
 import { readAnswer } from "../src/answer.js";
 import { Denied, type Handlers } from "../src/index.js";
 import { discharge } from "../src/obligations.js";
-import { no, pdp, question, type Reply } from "./pdp.js";
+import { adopting, no, own, pdp, question, type Reply } from "./pdp.js";
 
-const owes = (...obligations: object[]) => ({ json: { decision: true, context: { obligations } }, id: "d1" });
+const owes = (...all: { id: string; type: string; properties?: object }[]) => {
+	const obligations = all.map(({ id, type, properties }) => own(id, type, properties));
+	return { json: { decision: true, context: { obligations } }, id: "d1" };
+};
 
 /** A PDP that answers so, takes receipts, and keeps them. */
 async function receiving(t: Parameters<typeof pdp>[0], answer: Reply) {
@@ -17,7 +20,7 @@ async function receiving(t: Parameters<typeof pdp>[0], answer: Reply) {
 test("obligations are discharged in order before the act, and the PDP is told", async (t) => {
 	const { client, asked, receipts } = await receiving(
 		t,
-		owes({ id: "1", type: "b", properties: { to: "x" } }, { id: "2", type: "a", to: "y" }),
+		owes({ id: "1", type: "b", properties: { to: "x" } }, { id: "2", type: "a", properties: { to: "y" } }),
 	);
 	const order: unknown[] = [];
 	const handlers: Handlers = {
@@ -44,7 +47,7 @@ test("obligations are discharged in order before the act, and the PDP is told", 
 			],
 		].map(([path, all]) => [[path, all]])[0],
 	]);
-	assert.deepEqual(asked[0]?.body.context, { supported_obligations: ["a", "b"] });
+	assert.deepEqual(asked[0]?.body.context, adopting("custom"));
 });
 
 test("one that is not discharged is a no, and the others are tried all the same", async (t) => {
@@ -60,14 +63,14 @@ test("one that is not discharged is a no, and the others are tried all the same"
 		odd: () => true as never,
 	};
 	const last = { id: "last", type: "ok" };
-	const cases: [object[], string, string?][] = [
+	const cases: [Parameters<typeof owes>, string][] = [
 		[[{ id: "1", type: "fails" }, last], "its handler failed"],
 		[[{ id: "1", type: "rejects" }, last], "its handler failed"],
 		[[{ id: "1", type: "odd" }, last], "its handler failed"],
 		[[{ id: "1", type: "none" }, last], "there is no handler for its type"],
 		[[{ id: "1", type: "toString" }, last], "there is no handler for its type"],
-		[[{ id: "1", type: "ok" }, { id: "1", type: "ok" }, last], "another obligation has its id"],
-		[[{ type: "ok" }, last], "it has no id"],
+		[[{ id: "1", type: "ok" }, { id: "1", type: "ok", properties: { a: 1 } }, last], "another obligation has its id"],
+		[[{ id: "", type: "ok" }, last], "it is malformed, or of an unknown type"],
 	];
 	for (const [obligations, fault] of cases) {
 		const { client, receipts } = await receiving(t, owes(...obligations));
@@ -80,12 +83,12 @@ test("one that is not discharged is a no, and the others are tried all the same"
 		assert.equal(handled.at(-1), "last");
 		const [[, told] = []] = receipts() as [string, { id: string; status: string; detail?: string }[]][];
 		assert.deepEqual(told?.at(-1), { id: "last", status: "discharged" });
-		const named = "id" in (obligations[0] ?? {});
+		const named = obligations[0]?.id !== "";
 		assert.deepEqual(told?.[0], named ? { id: "1", status: "failed", detail: fault } : { id: "last", status: "discharged" });
 	}
 });
 
-test("the native form is read, also of a deny, which stays one", async (t) => {
+test("by July's draft the native form is read, also of a deny, which stays one", async (t) => {
 	const handled: object[] = [];
 	const handlers: Handlers = {
 		x: (o) => {
@@ -102,7 +105,7 @@ test("the native form is read, also of a deny, which stays one", async (t) => {
 			id: "d1",
 		});
 		handled.length = 0;
-		const result = await client({ handlers })
+		const result = await client({ handlers, obligations: "july" })
 			.enforce(question, () => "done")
 			.catch((e) => e.kind);
 		assert.equal(result, decision ? "done" : "denied");
@@ -113,7 +116,7 @@ test("the native form is read, also of a deny, which stays one", async (t) => {
 		assert.equal(receipts().length, 1);
 	}
 	const { client } = await receiving(t, { json: { decision: false, obligations: { z: true } }, id: "d1" });
-	assert.equal((await no(client().authorize(question))).kind, "obligated");
+	assert.equal((await no(client({ obligations: "july" }).authorize(question))).kind, "obligated");
 });
 
 test("evaluate discharges nothing, so an allow with obligations is a no", async (t) => {
@@ -201,14 +204,14 @@ test("a receipt changes nothing, and a PDP that takes none is left alone", async
 	const p = await pdp(t, () => owes({ id: "1", type: "x" }));
 	await p.client({ handlers: { x: () => {} }, receipts: false }).authorize(question);
 	assert.equal(p.asked.length, 1);
-	const unnamed = await pdp(t, () => ({ json: { decision: true, obligations: { x: true } } }));
+	const unnamed = await pdp(t, () => ({ json: owes({ id: "1", type: "x" }).json }));
 	await unnamed.client({ handlers: { x: () => {} } }).authorize(question);
 	assert.equal(unnamed.asked.length, 1);
 });
 
 test("obligations of an answer that is odd are discharged, and it stays a no", async (t) => {
 	const { client } = await receiving(t, {
-		json: { decision: true, allow: true, context: { possible: true, obligations: [{ id: "1", type: "x" }] } },
+		json: { decision: true, allow: true, context: { possible: true, obligations: [own("1", "x")] } },
 	});
 	const x = t.mock.fn(() => {});
 	const error = await no(client({ handlers: { x } }).authorize(question));
@@ -229,7 +232,7 @@ test("receipts that another process would take stop no others", async (t) => {
 	let decisions = 0;
 	const p = await pdp(t, ({ path }) => {
 		if (path.startsWith("/v1/decisions/")) return { status: path.includes("/d1/") ? 204 : 404 };
-		return { json: { decision: true, obligations: { a: true } }, id: `d${++decisions}` };
+		return { ...owes({ id: "1", type: "a" }), id: `d${++decisions}` };
 	});
 	const client = p.client({ handlers: { a: () => {} }, breaker: { failures: 2, coolDown: 60_000 } });
 	for (let n = 0; n < 5; n++) await client.authorize(question);

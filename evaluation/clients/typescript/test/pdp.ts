@@ -46,6 +46,19 @@ export async function pdp(t: TestContext, answer: (asked: Asked, n: number) => R
 	return { url, asked, client, evaluations: () => asked.filter(({ path }) => path.includes("/access/v1/evaluation")) };
 }
 
+/** An obligation of a type of the service's own, as October's draft writes it. */
+export const own = (id: string, type: string, properties: object = {}) => ({
+	id,
+	type: "custom",
+	properties: { vendor: "policy-service", type, properties },
+});
+
+/** What a client adds to the context of a question if it can discharge these. */
+export const adopting = (...supported_obligations: string[]) => ({
+	supported_mandatory_extensions: ["obligations"],
+	supported_obligations,
+});
+
 export const question: Question = {
 	subject: { type: "user", id: "alice" },
 	action: { name: "read" },

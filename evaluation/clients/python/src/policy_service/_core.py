@@ -11,12 +11,13 @@ import time
 import uuid
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
-from typing import Any, Callable, Mapping, Protocol, Sequence, TypeVar
+from typing import Any, Callable, Mapping, Protocol, Sequence, TypeVar, get_args
 from urllib.parse import SplitResult, quote, urlsplit
 
 from . import _json, approvals, batch, obligations
 from ._breaker import Breaker, Circuit, Outcome, outcome_of
 from ._effects import MAX_BODY, Apart, Call, Flow, Raw, Send, Sleep, Together
+from ._october import Draft, adopts, declared
 from .answer import Answer, Answers, Decided, Permit, answer, permit, read, shown_in
 from .errors import AuthorizationError, Kind, Secrets, Undecided, failure, not_asked, odd
 from .obligations import Enforcement
@@ -157,6 +158,7 @@ class Core:
         plain_http: bool,
         receipts: bool,
         on_undecided: Callable[[AuthorizationError], Any] | None,
+        draft: Draft,
     ) -> None:
         parts = _base(url)
         if not plain_http and parts.scheme == "http" and not _local(parts.hostname or ""):
@@ -171,6 +173,9 @@ class Core:
         self.handlers = dict(handlers or {})
         if not all(isinstance(name, str) and name and callable(h) for name, h in self.handlers.items()):
             raise ValueError("the handlers are functions by type of obligation")
+        if draft not in get_args(Draft):
+            raise ValueError("the obligations are those of october or of july")
+        self.draft = draft
         self.base: str = url.removesuffix("/")
         self.origin = origin_of(parts)
         self._credential = credential
@@ -324,7 +329,7 @@ class Core:
                     secrets=shown_in(shown),
                     within=max(within - time.monotonic(), 0.001),
                 )
-                decided, request_id = yield from self.ask(a, _understand)
+                decided, request_id = yield from self.ask(a, lambda reply: _understand(reply, adopts(q)))
                 decided.request_id = request_id
             except AuthorizationError as error:
                 decided = Decided(error=error, request_id=error.request_id or "")
@@ -347,11 +352,7 @@ class Core:
 
     def checked(self, question: object, declare: bool) -> dict[str, Any]:
         """A question as it is sent: a copy, which its owner cannot change."""
-        q = check(question)
-        q.get("context", {}).pop("supported_obligations", None)
-        if declare:
-            q["context"] = {**q.get("context", {}), "supported_obligations": sorted(self.handlers)}
-        return q
+        return declared(check(question), self.draft if declare else None, self.handlers)
 
     def decide_all(self, questions: object, semantic: str) -> Flow[list[Decided]]:
         """Asks several questions, with the types of the handlers. There is one decision for each."""
@@ -366,7 +367,7 @@ class Core:
             a = _Asking("batch", self.access + "evaluations", body, self._circuit, any(spends), secrets=tuple(secrets))
 
             def understand(reply: Reply) -> tuple[list[Decided], None]:
-                return batch.read_batch(reply.top, reply, len(asked), semantic), None
+                return batch.read_batch(reply.top, reply, len(asked), semantic, self.draft == "october"), None
 
             all_decided, request_id = yield from self.ask(a, understand)
             for decided in all_decided:
@@ -381,9 +382,8 @@ class Core:
 
     def searched(self, query: object, sought: str) -> dict[str, Any]:
         """The body of a search. The types of the handlers stand in it."""
-        body = check(query, sought)
-        body["context"] = {**body.get("context", {}), "supported_obligations": sorted(self.handlers)}
-        return body
+        enforces = self.handlers or self.draft == "july"
+        return declared(check(query, sought), self.draft if enforces else None, self.handlers)
 
     def find(self, sought: str, body: dict[str, Any], understand: Callable[[Reply], T]) -> Flow[T]:
         """Asks for one page of a search."""
@@ -563,8 +563,8 @@ def authorize(core: Core, question: object, wait: object, capability: Shown | No
     return permit(e.decided.facts())
 
 
-def _understand(reply: Reply) -> tuple[Decided, AuthorizationError | None]:
-    decided = read(reply.top)
+def _understand(reply: Reply, october: bool) -> tuple[Decided, AuthorizationError | None]:
+    decided = read(reply.top, october)
     decided.decision_id, decided.secrets = reply.decision_id, reply.secrets
     return decided, decided.error
 

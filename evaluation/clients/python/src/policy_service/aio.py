@@ -16,6 +16,7 @@ from typing import ParamSpec, Sequence, TypeVar, cast, overload
 from . import _core
 from ._breaker import Breaker
 from ._effects import MAX_BODY, Apart, Effect, Raw, Send, Sleep, Together
+from ._october import Draft
 from ._transport import broken, echoed, late, left, misframed
 from .answer import OURS, Answer, Answers, Permit
 from .approvals import Wait, permitted
@@ -300,9 +301,20 @@ class AsyncClient:
         plain_http: bool = False,
         receipts: bool = True,
         on_undecided: Callable[[AuthorizationError], Any] | None = None,
+        obligations: Draft = "october",
     ) -> None:
         self._core = _core.Core(
-            url, credential, tenant, handlers, timeout, retries, breaker, plain_http, receipts, on_undecided
+            url,
+            credential,
+            tenant,
+            handlers,
+            timeout,
+            retries,
+            breaker,
+            plain_http,
+            receipts,
+            on_undecided,
+            obligations,
         )
         self._transport = _Transport()
 

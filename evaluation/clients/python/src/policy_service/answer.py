@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any, Mapping, NoReturn
 
+from ._october import Owed, adopted, same
 from .errors import AuthorizationError, Secrets, failure, odd
-from .types import Obligation
 
 OURS = object()
 
@@ -128,7 +128,7 @@ class Decided:
     reason: str | None = None
     reason_user: str | None = None
     context: dict[str, Any] | None = None
-    obligations: list[Obligation] = field(default_factory=list)
+    obligations: list[Owed] = field(default_factory=list)
     decision_id: str | None = None
     request_id: str = ""
     approved_until: datetime | None = None
@@ -148,22 +148,29 @@ class Decided:
         """Whether the approval that it rests on is over."""
         return self.approved_until is not None and self.approved_until <= datetime.now(timezone.utc)
 
-    def qualify(self, place: Mapping[str, Any], context: Any) -> None:
-        """Reads the members beside a verdict and in its context: all, for readable obligations are to be discharged."""
-        errors = [self._add(place)]
+    def qualify(self, place: Mapping[str, Any], context: Any, october: bool) -> None:
+        """Reads the members beside a verdict and in its context: all, as readable obligations are to be discharged. One
+        that stands there twice is kept once."""
+        errors = [self._add(place, october)]
         if isinstance(context, dict):
-            errors.append(self._add(context))
+            errors.append(self._add(context, october))
         elif context is not None:
             errors.append(odd("context is not an object"))
+        first: dict[str, Owed] = {}
+        for o in self.obligations:
+            first.setdefault(o["id"], o)
+        self.obligations = [
+            o for o in self.obligations if not o["id"] or (like := first[o["id"]]) is o or not same(like, o)
+        ]
         self.error = next((error for error in errors if error), None)
         if self.error is None and self.allow and self.obligations:
             detail = "the PDP allows, but wants something done besides"
             self.error = failure("obligated", detail, remedy="use authorize or enforce, with handlers")
 
-    def _add(self, place: Mapping[str, Any]) -> AuthorizationError | None:
+    def _add(self, place: Mapping[str, Any], october: bool) -> AuthorizationError | None:
         self.reason = _text(place.get("reason"), self.reason)
         self.reason_user = _text(place.get("reason_user"), self.reason_user)
-        owed, error = _wanted(place)
+        owed, error = adopted(place) if october else _wanted(place)
         self.obligations += owed
         if isinstance(place.get("possible"), bool):
             self.possible = place["possible"]
@@ -212,8 +219,8 @@ def answer(decided: Decided, error: AuthorizationError | None) -> Answer:
     return Answer(decided.facts(), error, by=OURS)
 
 
-def read(top: Any) -> Decided:
-    """Reads an answer, or an item of a batch."""
+def read(top: Any, october: bool = False) -> Decided:
+    """Reads an answer, or an item of a batch: by the draft of October if the question adopts it."""
     if not isinstance(top, dict):
         return Decided(error=odd("it is not one JSON object"))
     decision, context = top.get("decision"), top.get("context")
@@ -222,16 +229,16 @@ def read(top: Any) -> Decided:
     decided = Decided(allow=decision is True)
     if decided.allow and top.get("allow") is False:
         return Decided(error=odd("it says both yes and no"))
-    decided.qualify(top, context)
+    decided.qualify(top, context, october)
     if isinstance(context, dict):
         decided.context = context
     return decided
 
 
-def of_all(top: Mapping[str, Any], name: str) -> None:
+def of_all(top: Mapping[str, Any], name: str, october: bool) -> None:
     """Refuses members that qualify several answers together: it is not known which of them they are for."""
     together = Decided(allow=True)
-    together.qualify(top, top.get("context"))
+    together.qualify(top, top.get("context"), october)
     if together.conditional:
         raise failure("obligated", name + " as a whole carries obligations")
     if together.error:
@@ -248,7 +255,7 @@ def _item_error(value: Any) -> AuthorizationError:
     return failure("bad_item", _text(message) or "", pdp_status=status)
 
 
-def _wanted(place: Mapping[str, Any]) -> tuple[list[Obligation], AuthorizationError | None]:
+def _wanted(place: Mapping[str, Any]) -> tuple[list[Owed], AuthorizationError | None]:
     """The obligations of one place: AuthZEN's array, or the native object that maps each type to true, beside which
     obligation_details is such an array. Any other form is an error, and so never lost."""
     details, error = _array(place.get("obligation_details"))
@@ -260,9 +267,7 @@ def _wanted(place: Mapping[str, Any]) -> tuple[list[Obligation], AuthorizationEr
         elif any(o["type"] not in owed for o in details):
             error = error or odd("it has details of an obligation that it does not name")
         detailed = {o["type"] for o in details}
-        plain: list[Obligation] = [
-            {"id": name, "type": name, "properties": {}} for name in types if name not in detailed
-        ]
+        plain: list[Owed] = [{"id": name, "type": name, "properties": {}} for name in types if name not in detailed]
         return plain + details, error
     if isinstance(owed, list):
         named, bad = _array(owed)
@@ -276,7 +281,7 @@ def _wanted(place: Mapping[str, Any]) -> tuple[list[Obligation], AuthorizationEr
     return details, error
 
 
-def _array(value: Any) -> tuple[list[Obligation], AuthorizationError | None]:
+def _array(value: Any) -> tuple[list[Owed], AuthorizationError | None]:
     if value is None:
         return [], None
     if not isinstance(value, list):
@@ -285,10 +290,10 @@ def _array(value: Any) -> tuple[list[Obligation], AuthorizationError | None]:
     return [o for o, _ in read], next((error for _, error in read if error), None)
 
 
-def _obligation(item: Any) -> tuple[Obligation, AuthorizationError | None]:
+def _obligation(item: Any) -> tuple[Owed, AuthorizationError | None]:
     """Reads {id, type, properties}. In AuthZEN's profile for obligations the parameters of a type stand beside its id:
     both are read as properties, so that a handler sees one form."""
-    o: Obligation = {"id": "", "type": "", "properties": {}}
+    o: Owed = {"id": "", "type": "", "properties": {}}
     if not isinstance(item, dict):
         return o, odd("an obligation is not an object")
     o["id"], o["type"] = _text(item.get("id")) or "", _text(item.get("type")) or ""

@@ -23,19 +23,19 @@ def body_of(questions: Sequence[dict[str, Any]], semantic: str) -> dict[str, Any
     return body
 
 
-def read_batch(top: dict[str, Any], reply: Reply, count: int, semantic: str) -> list[Decided]:
+def read_batch(top: dict[str, Any], reply: Reply, count: int, semantic: str, october: bool) -> list[Decided]:
     """One decision for each question. One that the PDP did not decide is a no that says so."""
     items = top.get("evaluations")
     if not isinstance(items, list):
         raise odd("the body is not one JSON object with an array of evaluations")
     if len(items) > count:
         raise odd("there are more answers than questions")
-    of_all(top, "the batch")
+    of_all(top, "the batch", october)
     if not items:
         raise odd("there are no answers")
     all_read: list[Decided] = []
     for n, item in enumerate(items):
-        decided = read(item)
+        decided = read(item, october)
         decided.secrets = reply.secrets
         if decided.error:
             decided.error.detail = reply.secrets.printable(decided.error.detail)

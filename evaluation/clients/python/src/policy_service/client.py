@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Callable, Iterator, Mapping, ParamSpec, S
 
 from . import _core
 from ._breaker import Breaker
+from ._october import Draft
 from ._transport import Transport, run
 from .answer import OURS, Answer, Answers, Permit
 from .approvals import Wait, permitted
@@ -74,6 +75,7 @@ class Client:
     plain_http    allows http to another machine, for a network that encrypts by itself
     receipts      whether the PDP learns what became of obligations
     on_undecided  is called with each Undecided, for a counter and an alert
+    obligations   the draft of AuthZEN's obligations; "july" is for a PDP that knows that of July 2026 alone
     """
 
     def __init__(
@@ -89,9 +91,20 @@ class Client:
         plain_http: bool = False,
         receipts: bool = True,
         on_undecided: Callable[[AuthorizationError], Any] | None = None,
+        obligations: Draft = "october",
     ) -> None:
         self._core = _core.Core(
-            url, credential, tenant, handlers, timeout, retries, breaker, plain_http, receipts, on_undecided
+            url,
+            credential,
+            tenant,
+            handlers,
+            timeout,
+            retries,
+            breaker,
+            plain_http,
+            receipts,
+            on_undecided,
+            obligations,
         )
         self._transport = Transport()
 

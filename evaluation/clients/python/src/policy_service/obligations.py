@@ -13,6 +13,7 @@ from .errors import AuthorizationError, failure
 from .types import Obligation
 
 _NO_TYPE, _NO_ID, _SAME_ID = "it has no type", "it has no id", "another obligation has its id"
+_MALFORMED = "it is malformed, or of an unknown type"
 _NO_HANDLER = "there is no handler for its type"
 _FAILED = "its handler failed"
 _BROKEN = "its handler promised it, and it was not done"
@@ -97,8 +98,9 @@ def discharge(
     outcomes: list[Outcome] = []
     interrupt: BaseException | None = None
     for o in decided.obligations:
-        fault = _NO_TYPE if not o["type"] else _NO_ID if not o["id"] else _SAME_ID if same[o["id"]] > 1 else None
-        handler = handlers.get(o["type"])
+        untried = _MALFORMED if o.get("malformed") else _SAME_ID if o["id"] and same[o["id"]] > 1 else None
+        fault = untried or (_NO_TYPE if not o["type"] else _NO_ID if not o["id"] else None)
+        handler = None if untried else handlers.get(o["type"])
         outcome = Outcome(o, fault)
         outcomes.append(outcome)
         if handler is None:

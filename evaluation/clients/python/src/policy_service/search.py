@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, AsyncIterator, Iterator, Literal, NoReturn, TypeVar
 
 from ._effects import Flow
+from ._october import adopted, clashing
 from .answer import Decided, of_all
 from .errors import AuthorizationError, failure, odd
+from .obligations import Outcome
 
 if TYPE_CHECKING:
     from ._core import Core, Reply
@@ -60,6 +62,8 @@ class Search:
         self._pages = self._empty = 0
         self._seen: set[bytes] = set()  # tokens, by hash: they can be long, and there can be many
         self._body: dict[str, Any] | None = None
+        self._october = core.draft == "october"
+        self._done: dict[str, Outcome] = {}  # of the page, by id
         self.over = False
 
     def page(self) -> Flow[list[Found]]:
@@ -67,6 +71,7 @@ class Search:
         try:
             if self._body is None:
                 self._body = self._core.searched(self._query, self._sought)
+            self._done = {}
             found, token = yield from self._core.find(self._sought, self._body, self._read)
         except AuthorizationError as error:
             error.op = "search"
@@ -78,10 +83,16 @@ class Search:
         return found
 
     def keep(self, found: Found) -> Flow[bool]:
-        """Whether a result is permitted, once its obligations were discharged."""
-        if not found.decided.conditional:
-            return found.decided.error is None
-        [e] = yield from self._core.settle([found.decided], changes=False)
+        """Whether a result is permitted, once its obligations were discharged. By the draft of October, one obligation
+        can be of several results of a page."""
+        decided = found.decided
+        if not decided.conditional and not (self._october and decided.obligations):
+            return decided.error is None
+        due = [o for o in decided.obligations if not self._october or o["id"] not in self._done]
+        [e] = yield from self._core.settle([replace(decided, obligations=due)], changes=False)
+        if self._october:
+            self._done.update((o.obligation["id"], o) for o in e.outcomes)
+            e.outcomes = [self._done[o["id"]] for o in decided.obligations]
         return e.error is None
 
     def _read(self, reply: Reply) -> tuple[list[Found], str]:
@@ -89,20 +100,32 @@ class Search:
         results, page = top.get("results"), top.get("page")
         if not isinstance(results, list):
             raise odd("the body is not one JSON object with an array of results")
-        of_all(top, "the page")
-        found = [self._result(item) for item in results]
+        shared = top.get("context") if self._october else None
+        rest = (
+            {n: v for n, v in shared.items() if n != "obligations"} if isinstance(shared, dict) else top.get("context")
+        )
+        of_all({**top, "context": rest}, "the page", self._october)
+        found = [self._result(item, shared) for item in results]
+        if self._october:
+            all_owed = [o for one in found for o in one.decided.obligations]
+            clashes = clashing(all_owed + (adopted(shared)[0] if isinstance(shared, dict) else []))
+            for o in all_owed:
+                if o["id"] in clashes:
+                    o["malformed"] = True
         token = page.get("next_token") if isinstance(page, dict) else None
         if page is not None and not isinstance(page, dict) or token is not None and not isinstance(token, str):
             raise odd("the page of the answer cannot be read")
         return found, token or ""
 
-    def _result(self, item: Any) -> Found:
-        """Reads one result. Obligations are looked for beside it, and in a context of its own."""
+    def _result(self, item: Any, shared: Any) -> Found:
+        """Reads one result. Obligations are looked for beside it, and in a context of its own. In the draft of October,
+        a result without a context has that of the page, and obligations exclude at most their result."""
         if not isinstance(item, dict):
             raise odd("a result is not an object")
         decided = Decided(allow=True)
-        decided.qualify(item, item.get("context"))
-        if decided.error and not self._core.handlers:
+        context = item.get("context")
+        decided.qualify(item, shared if context is None else context, self._october)
+        if decided.error and not self._core.handlers and not self._october:
             raise decided.error
         if self._sought == "action":
             if not isinstance(item.get("name"), str):
