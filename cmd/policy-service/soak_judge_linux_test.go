@@ -287,7 +287,7 @@ func (a *answer) searchOf(p *pdp.PDP, caller string, registered bool) (string, e
 		if want.More || search.Page.Sent {
 			return "", errors.New("that there is a page to tell of")
 		}
-		return string(evaluation.AnswerSearch(a.search, want.Found, nil)), nil
+		return string(evaluation.AnswerSearch(a.search, want.Draft, want.Found, nil)), nil
 	}
 	if got.Page.Next == "" && want.More {
 		call.After, call.Limit = want.Last, 1
@@ -295,7 +295,7 @@ func (a *answer) searchOf(p *pdp.PDP, caller string, registered bool) (string, e
 			return "", fmt.Errorf("that it goes on with %v, %w", rest.Found, err)
 		}
 	}
-	return string(evaluation.AnswerSearch(a.search, want.Found, &got.Page.Next)), nil
+	return string(evaluation.AnswerSearch(a.search, want.Draft, want.Found, &got.Page.Next)), nil
 }
 
 // close finds what has no answer, or is on no record.

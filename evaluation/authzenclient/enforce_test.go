@@ -42,7 +42,7 @@ func (p *pep) handlers() obligations.Handlers {
 	}
 }
 
-const declared = `{"supported_mandatory_extensions":["obligations"],"supported_obligations":["custom","notification","panic","step-up"]}`
+const declared = `{"supported_mandatory_extensions":["obligations"],"supported_obligations":["custom","notification","step-up"]}`
 
 // Every form of obligations in an answer, with the letter of what came of it: P permit, D deny that was enforced in
 // full, O obligations not discharged, E no answer, B the PDP's own error.

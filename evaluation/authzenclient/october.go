@@ -20,19 +20,23 @@ const (
 	supportedMember  = "supported_obligations"
 )
 
-// ofVendor are the types of obligations that a PDP of ours sends as custom.
-var ofVendor = []string{obligations.ApprovalRequired, obligations.CapabilityTerms, "log", "redact"}
-
-const vendor = "policy-service"
+// custom is the type of all obligations whose type is not a standard one. Those of a PDP of ours name their vendor, and their
+// type and properties.
+const (
+	custom = "custom"
+	vendor = "policy-service"
+)
 
 // adopt declares types, and adopts October's drafts unless the client speaks July's.
 func (c *Client) adopt(context evaluation.Object, types []string) (evaluation.Object, error) {
+	if _, err := evaluation.Texts(types); err != nil {
+		return context, err
+	}
 	if !c.july {
 		for n, typ := range types {
-			if !slices.Contains(ofVendor, typ) {
-				continue
+			if standardTypes[typ] == nil {
+				types[n] = custom
 			}
-			types[n] = "custom"
 			// A PDP that advertises this type sends it to a PEP with a handler. Others deny, and approvals can be requested.
 			if typ == obligations.ApprovalRequired {
 				types = append(types, typ)
@@ -112,17 +116,21 @@ func octobers(v jsontext.Value) (o evaluation.Obligation, ok bool) {
 		return o, false
 	}
 	o.Properties = properties
-	if maker, _ := properties.Get("vendor"); o.Type == "custom" && maker.Text() == vendor {
+	if maker, _ := properties.Get("vendor"); o.Type == custom && maker.Text() == vendor {
 		typ, _ := properties.Get("type")
 		within, _ := properties.Get("properties")
-		if within.Kind() != evaluation.Map || properties.Len() != 3 || !slices.Contains(ofVendor, typ.Text()) {
+		if within.Kind() != evaluation.Map || properties.Len() != 3 || typ.Text() == "" || typ.Text() == custom || standardTypes[typ.Text()] != nil {
 			return o, false
 		}
 		o.Type, o.Properties = typ.Text(), within.Object()
 		return o, true
 	}
+	known := standardTypes[o.Type]
+	if known == nil {
+		return o, o.Type == custom
+	}
 	for name, value := range properties.Members {
-		if known, standard := standardTypes[o.Type]; standard && (known[name] == nil || !known[name](value)) {
+		if known[name] == nil || !known[name](value) {
 			return o, false
 		}
 	}
@@ -136,14 +144,14 @@ func octobers(v jsontext.Value) (o evaluation.Obligation, ok bool) {
 			o.Properties = properties.With("to", one)
 		}
 	}
-	return o, !slices.Contains(ofVendor, o.Type) // those are of July's draft
+	return o, true
 }
 
 // The properties of the standard types, and those that each must have.
 var (
 	standardTypes = map[string]map[string]func(evaluation.Value) bool{
-		"notification":        {"to": isTexts, "body": isText, "topic": isText},
-		"session_termination": {"subject": func(evaluation.Value) bool { return true }},
+		"notification":        {"to": func(v evaluation.Value) bool { return isTexts(v) && v.Len() > 0 }, "body": isText, "topic": isText},
+		"session_termination": {"subject": isText},
 		"step-up":             {"acr_value": isText, "amr_values": isTexts},
 	}
 	required = map[string][]string{"notification": {"to", "body"}, "session_termination": {"subject"}, "step-up": {"acr_value"}}
@@ -157,7 +165,7 @@ func isTexts(v evaluation.Value) bool {
 			return false
 		}
 	}
-	return v.Kind() == evaluation.Array && v.Len() > 0
+	return v.Kind() == evaluation.Array
 }
 
 // unite takes the obligations of a second place of an answer in. One that the first place has as well is the same one.

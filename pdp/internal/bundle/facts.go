@@ -114,6 +114,14 @@ func (v *View) findSeen(root *View) {
 	}
 }
 
+// Draft returns the draft of obligations, July's or October's, by which the bundle has requests of AuthZEN read.
+func (b *Bundle) Draft() evaluation.Draft {
+	if b.Config.October {
+		return evaluation.October
+	}
+	return evaluation.July
+}
+
 // SeesCapability reports whether a policy of any tenant can see context.pdp.capability.
 func (b *Bundle) SeesCapability() bool {
 	for _, v := range b.Views {

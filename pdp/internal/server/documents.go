@@ -78,10 +78,7 @@ func (d *documents) metadata(point string) metadata {
 		JWKSURI:                   base + jwksPath,
 		Capabilities:              []string{evaluation.ObligationsCapability},
 	}
-	draft := evaluation.July
-	if d.policies.Bundle().Config.October {
-		draft = evaluation.October
-	}
+	draft := d.policies.Bundle().Draft()
 	for _, typ := range obligations.Types() {
 		m.SupportedObligations = append(m.SupportedObligations, draft.Type(typ))
 	}
