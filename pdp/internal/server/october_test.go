@@ -1,10 +1,13 @@
 package server_test
 
 import (
+	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"policy-service/evaluation"
+	"policy-service/evaluation/capability"
 	"policy-service/pdp/internal/server"
 	"policy-service/pdp/internal/server/auth"
 	"policy-service/pdp/pdptest"
@@ -89,13 +92,20 @@ func TestOctoberApprovals(t *testing.T) {
 	p.evaluates(wants("push", more+","+presenting)).allows(t, "which learned a type since")
 }
 
-// A bundle that says october changes no answer to the service itself: a capability is granted by its own terms.
+// A bundle that says october changes no answer to the service itself, nor one in the native shape: capabilities are granted
+// after people approved, and are still good when they are looked at again.
 func TestOctoberLeavesGrantsAlone(t *testing.T) {
 	t.Parallel()
-	files := approvalFiles()
-	files["bundle.yaml"] += "obligations: october\n"
-	c := openDeskOn(t, files, func(*server.Config) {})
-	p := c.program("asker")
-	presenting, _ := p.granted(wants("push", push))
-	p.evaluates(wants("push", push+","+presenting)).allows(t, "approved, and nothing declared")
+	files := capabilityFiles()
+	files["bundle.yaml"] = "obligations: october\n"
+	w := openWalletOn(t, pdptest.Bundle(files))
+	w.Advance(time.Minute) // proofs need no nonce any more
+	const tool = "b:dangerous_operation"
+	waits := w.asksFor(http.StatusAccepted, nil, "dangerous_operation")
+	w.says("mia", waits.Approval.ID, "decision", yes, http.StatusOK)
+	g := w.asksFor(http.StatusCreated, func(a *capability.Ask) { a.ApprovalID = waits.Approval.ID }, "dangerous_operation")
+	w.is("allow", w.call(g, tool))
+	w.restart(func() {})
+	w.Advance(time.Minute)
+	w.is("allow", w.call(g, tool))
 }

@@ -95,6 +95,11 @@ func (t *recordedTest) ask() error {
 	if t.request, err = evaluation.ParseObject(asked, limits); err != nil {
 		return err
 	}
+	if t.Adopted != nil && !*t.Adopted { // by a context of its own, of a batch's item, or by whom it came
+		inContext, _ := t.request.Get("context")
+		t.request = t.request.With("context", inContext.Object().With("supported_mandatory_extensions", evaluation.List()).Value())
+		t.comment("supported_mandatory_extensions is empty: the PEP did not adopt the obligations")
+	}
 	if t.Declared != nil {
 		return t.declare()
 	}
@@ -136,11 +141,16 @@ func (t *recordedTest) declare() error {
 	const member = "supported_obligations"
 	inContext, _ := t.request.Get("context")
 	sent, inRequest := inContext.Object().Get(member)
-	all := slices.Clone(t.Declared)
-	if inRequest {
+	all, october := slices.Clone(t.Declared), t.Adopted != nil
+	if october {
+		for n, typ := range all {
+			all[n] = evaluation.October.Type(typ)
+		}
+	}
+	if inRequest || october {
 		var both []string
 		for _, v := range sent.Elements {
-			if slices.Contains(t.Declared, v.Text()) {
+			if slices.Contains(all, v.Text()) {
 				both = append(both, v.Text())
 			}
 		}

@@ -71,17 +71,25 @@ func TestPropertyRecordsBecomeTests(t *testing.T) {
 		case 1:
 			members["supported_obligations"] = [][]string{{}, {"notification"}, {"approval_required", "notification"}}[g.IntN(3)]
 		}
+		draft, g2 := evaluation.July, rand.New(rand.NewPCG(seed, 64))
+		switch g2.IntN(4) {
+		case 0: // as an item of a batch, of which another item has the member
+			draft = evaluation.October
+		case 1:
+			draft, members["supported_mandatory_extensions"] = evaluation.October, [][]string{{"obligations"}, {"other"}, {"obligations", "other"}}[g2.IntN(3)]
+			members["supported_obligations"] = [][]string{{}, {"notification"}, {"custom", "notification"}}[g2.IntN(3)]
+		}
 		inContext, err := evaluation.NewObject(members)
 		must(err)
 		properties, err := evaluation.NewObject(map[string]any{"labels": map[string]any{text(): text()}})
 		must(err)
 		call := pdp.Call{
 			Request: evaluation.Request{
-				Shape: evaluation.Shape(g.IntN(2)), Tenant: []string{"default", "acme"}[g.IntN(2)],
+				Shape: evaluation.Shape(g.IntN(2)), Draft: draft, Tenant: []string{"default", "acme"}[g.IntN(2)],
 				Subject: evaluation.Entity{Type: "user", ID: "u" + text(), Properties: properties}, Action: evaluation.Action{Name: []string{"read", "open", "push", "list", "lend"}[g.IntN(5)]},
 				Resource: evaluation.Entity{Type: "doc", ID: "d" + text(), Properties: properties}, Context: inContext,
 			},
-			Asker: evaluation.Asker{Name: "key:" + text(), Registered: g.IntN(2) == 0, Obligations: []string{"notification"}},
+			Asker: evaluation.Asker{Name: "key:" + text(), Registered: g.IntN(2) == 0, Obligations: []string{"notification"}, Forwards: g2.IntN(4) == 0},
 			Now:   time.Date(2026, 11, 28, 12, 0, int(seed%60), 123, time.UTC),
 		}
 		if !call.Registered {
@@ -136,8 +144,10 @@ func TestPropertyRecordsBecomeTests(t *testing.T) {
 		}
 		whole++
 		want, got := call.Request, e.Call.Request
-		if call.Registered { // it is in the request
-			drop := func(name string) bool { return name == "supported_obligations" }
+		if call.Registered || draft == evaluation.October { // it is in the request
+			drop := func(name string) bool {
+				return name == "supported_obligations" || name == "supported_mandatory_extensions"
+			}
 			want.Context, got.Context = want.Context.Without(drop), got.Context.Without(drop)
 		}
 		wantText, _ := want.MarshalJSON()
