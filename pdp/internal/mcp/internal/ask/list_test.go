@@ -197,4 +197,10 @@ func TestListOfManyQuestions(t *testing.T) {
 			t.Errorf("of %d: %t, %+v", last, may, refusal)
 		}
 	}
+	// Such an answer is kept for a while, so it must not depend on what the gateway can discharge.
+	for _, body := range s.taken() {
+		if strings.Contains(body, `"supported_`) {
+			t.Errorf("a kept answer depends on declarations: %.200s", body)
+		}
+	}
 }

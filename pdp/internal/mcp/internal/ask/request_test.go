@@ -182,9 +182,13 @@ func TestRequestPossible(t *testing.T) {
 	if keep, refusal := s.FilterRequests(t.Context(), list, items); refusal != nil || !keep[0] {
 		t.Errorf("it may not be requested: %v %+v", keep, refusal)
 	}
+	s.taken()
 	for name, want := range map[string]bool{"bob": true, "eve": false} {
 		if may, refusal := s.MayFulfil(t.Context(), s.fulfilled(himself(t, name), alice(t), tool, `{"summary":"down"}`)); refusal != nil || may != want {
 			t.Errorf("%s: %t %+v", name, may, refusal)
 		}
+	}
+	if asked := strings.Join(s.taken(), " "); asked == "" || strings.Contains(asked, `"supported_`) {
+		t.Errorf("a kept answer depends on declarations: %s", asked)
 	}
 }
