@@ -129,6 +129,9 @@ func octobers(v jsontext.Value) (o evaluation.Obligation, ok bool) {
 	if known == nil {
 		return o, o.Type == custom
 	}
+	if len(members) != properties.Len() {
+		return o, false // a member is null
+	}
 	for name, value := range properties.Members {
 		if known[name] == nil || !known[name](value) {
 			return o, false

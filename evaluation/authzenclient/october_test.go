@@ -47,6 +47,8 @@ func TestOctoberAnswers(t *testing.T) {
 		"5.2 custom that we know, with a member": {allow(`{"id":"a","type":"custom","properties":{"vendor":"policy-service","type":"log","properties":{},"also":1}}`), "O", ``},
 		"7.4 a member that is not known":         {allow(tells("a", `{"to":["a@x"],"body":"b","cc":["x"]}`), logs("b", `{}`)), "O", `b:log{}`},
 		"7.4 a member of another form":           {allow(tells("a", `{"to":"a@x","body":"b"}`)), "O", ``},
+		"7.4 null":                               {allow(tells("a", `{"to":["a@x"],"body":"b","topic":null}`)), "O", ``},
+		"3.3 another subject":                    {allow(`{"id":"a","type":"session_termination","properties":{"subject":{"id":"u"}}}`), "O", ``},
 		"7.4 an empty list":                      {allow(tells("a", `{"to":[],"body":"b"}`)), "O", ``},
 		"7.4 a member is missing":                {allow(tells("a", `{"to":["a@x"]}`)), "O", ``},
 		"7.4 no properties":                      {allow(`{"id":"a","type":"x"}`, logs("b", `{}`)), "O", `b:log{}`},
