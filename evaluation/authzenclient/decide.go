@@ -20,11 +20,12 @@ type Undischarged struct {
 }
 
 // Decide asks as [Client.Evaluate] does, and declares the obligation types that the PEP can
-// discharge (context.supported_obligations) in place of any that the request declares. It adopts the drafts of obligations of
-// October 2026 as well (context.supported_mandatory_extensions), unless [WithJulyObligations] is given. Handlers get the address of a notification (to) as a text, or as an array if there are
-// several. It is
-// the first of the three steps of [Client.Enforce], for a PEP that does something between
-// them. Types without a handler in the step that follows come to a deny.
+// discharge (context.supported_obligations) in place of any that the request declares. It adopts
+// the drafts of obligations of October 2026 (context.supported_mandatory_extensions), unless
+// [WithJulyObligations] is given. It is the first of the three steps of [Client.Enforce], for a
+// PEP that does something between them. Types without a handler in the step that follows come to
+// a deny. Handlers get the address of a notification (to) as a text, or as an array if there are
+// several.
 func (c *Client) Decide(ctx context.Context, request evaluation.Request, types []string, options ...AskOption) Undischarged {
 	q, err := c.declare(request, types)
 	if err != nil {
