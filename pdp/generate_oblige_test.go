@@ -172,8 +172,12 @@ func (o obligedWorld) smaller(fails func(*Bundle, obligedWorld) bool) obligedWor
 	return o
 }
 
-// declaration is what a PEP declares, and where: a nil list is none.
-type declaration struct{ registered, requested []string }
+// declaration is what a PEP declares, and where: a nil list is none. By October's draft it may adopt that, and may be one that
+// forwards the question of another PEP.
+type declaration struct {
+	registered, requested     []string
+	october, adopts, forwards bool
+}
 
 func (g *generator) declaration() declaration {
 	one := func() []string {
@@ -186,7 +190,9 @@ func (g *generator) declaration() declaration {
 		types := slices.DeleteFunc(obligations.Types(), func(typ string) bool { return typ == obligations.CapabilityTerms }) // no PEP meets it
 		return append([]string{}, some(g, 75, types...)...)
 	}
-	return declaration{one(), one()}
+	d := declaration{registered: one(), requested: one(), october: g.IntN(3) == 0}
+	d.adopts, d.forwards = d.october && g.IntN(4) > 0, g.IntN(8) == 0
+	return d
 }
 
 func (d declaration) with(typ string) declaration {
@@ -201,6 +207,13 @@ func (d declaration) with(typ string) declaration {
 
 func (d declaration) has(typ string) bool {
 	switch {
+	case d.october:
+		wire := "custom"
+		if slices.Contains([]string{"notification", "session_termination", "step-up"}, typ) {
+			wire = typ
+		}
+		return d.adopts && !d.forwards && slices.Contains(d.requested, wire) && (d.registered == nil || slices.Contains(d.registered, typ)) &&
+			(typ != obligations.ApprovalRequired || slices.Contains(d.requested, typ))
 	case d.registered == nil:
 		return slices.Contains(d.requested, typ)
 	case d.requested == nil:
@@ -215,8 +228,13 @@ func (a asked) by(t *testing.T, d declaration) Call {
 	if d.requested != nil {
 		a = a.with(inContext, "supported_obligations", jsonText(d.requested))
 	}
+	if d.adopts {
+		a = a.with(inContext, "supported_mandatory_extensions", `["x","obligations"]`)
+	} else if d.october {
+		a = a.with(inContext, "supported_mandatory_extensions", `["x"]`)
+	}
 	call := a.call(t)
-	call.Registered, call.Obligations = d.registered != nil, d.registered
+	call.Registered, call.Obligations, call.Forwards = d.registered != nil, d.registered, d.forwards
 	return call
 }
 

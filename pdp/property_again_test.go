@@ -41,7 +41,7 @@ func TestPropertyDecisionsAreMadeAgainFromTheLog(t *testing.T) {
 				"/context/approval", "/context/approval/continues", "/context/approval/continues/round", "/context/approval/continues/decision",
 			} {
 				if w.IntN(4) == 0 {
-					patterns = append(patterns, pattern)
+					patterns = append(patterns, pattern, strings.Replace(pattern, "/supported_obligations", "/supported_mandatory_extensions", 1))
 				}
 			}
 		}

@@ -136,6 +136,9 @@ func valuesAt(h evaluation.Hidden) (all []evaluation.Value) {
 		}
 		return append(all, text("x"))
 	}
+	if strings.HasPrefix(h.At, "/context/supported_mandatory_extensions/") {
+		return append(all, text("x"), text("obligations"))
+	}
 	all = tenValues(h.Type)
 	if h.At == "/context" {
 		o, _ := evaluation.NewObject(map[string]any{"supported_obligations": obligations.Types()})

@@ -37,7 +37,7 @@ func TestPropertyObligations(t *testing.T) {
 		}
 	})
 	for what, percent := range map[string]int{
-		"allow without obligations": 2, "allow with obligations": 5, "deny with obligations": 5, "with two policies": 1, "left out": 5, "undeclared, allowed": 1,
+		"allow without obligations": 2, "allow with obligations": 5, "deny with obligations": 5, "with two policies": 1, "left out": 5, "adopted, with obligations": 1, "undeclared, allowed": 1,
 		"policy_error": 2, "obligation_unfilled": 4, "approval_required": 2, "obligation_unsupported": 4,
 	} {
 		seen.atLeast(t, what, percent)
@@ -63,6 +63,7 @@ func obligedDiffers(t *testing.T, b, without *Bundle, o obligedWorld, a asked, b
 	seen.count("allow without obligations", d.Allow && len(d.Obligations) == 0)
 	seen.count("allow with obligations", d.Allow && len(d.Obligations) > 0)
 	seen.count("deny with obligations", !d.Allow && len(d.Obligations) > 0)
+	seen.count("adopted, with obligations", d.Adopted && len(d.Obligations) > 0)
 	seen.count("with two policies", slices.ContainsFunc(d.Obligations, func(o evaluation.Obligation) bool { return len(o.Policies) > 1 }))
 	seen.count("left out", len(d.LeftOut) > 0)
 	diff := whereDiffers("decisions", settled(d), settled(want)) + undeclared(d, o, by, seen)
@@ -83,7 +84,7 @@ func settled(d evaluation.Decision) string {
 func undeclared(d evaluation.Decision, o obligedWorld, by declaration, seen tally) string {
 	n := slices.IndexFunc(d.Obligations, func(owed evaluation.Obligation) bool { return d.Allow && !by.has(owed.Type) })
 	seen.count("undeclared, allowed", n >= 0)
-	if n < 0 || o.permissive {
+	if n < 0 || o.permissive && !by.october {
 		return ""
 	}
 	return "an allow carries " + d.Obligations[n].Type + ", which the PEP has not declared"
@@ -119,7 +120,13 @@ func (o obligedWorld) reckon(d evaluation.Decision, a asked, by declaration) eva
 		}
 	}
 	owed, unfilled, conflict := o.owedBy(d.Determining, a)
+	if by.october {
+		d.Draft, d.Adopted = evaluation.October, by.adopts && !by.forwards
+	}
 	if d.Obligations = owed; !d.Allow {
+		if by.october {
+			d.Obligations = slices.DeleteFunc(owed, func(o evaluation.Obligation) bool { return !by.has(o.Type) })
+		}
 		return d
 	}
 	var required []string
@@ -134,7 +141,7 @@ func (o obligedWorld) reckon(d evaluation.Decision, a asked, by declaration) eva
 		d.Deny(evaluation.ObligationConflict)
 	case unfilled:
 		d.Deny(evaluation.ObligationUnfilled)
-	case len(required) == 0 || o.permissive:
+	case len(required) == 0 || o.permissive && !by.october:
 	case slices.Contains(required, obligations.ApprovalRequired):
 		d.Deny(evaluation.ApprovalRequired)
 		d.Required = required
@@ -241,6 +248,7 @@ type nativeBody struct {
 }
 
 func shapesOfObligations(t *testing.T, b *Bundle, a asked, by declaration, seen tally) string {
+	by.october, by.adopts = false, false // October's form is AuthZEN's alone
 	n, err1 := decideBy(context.Background(), b, a.by(t, by).native())
 	z, err2 := decideBy(context.Background(), b, a.by(t, by.with(obligations.ApprovalRequired)))
 	if err1 != nil || err2 != nil {
