@@ -190,8 +190,8 @@ func (g *generator) declaration() declaration {
 		types := slices.DeleteFunc(obligations.Types(), func(typ string) bool { return typ == obligations.CapabilityTerms }) // no PEP meets it
 		return append([]string{}, some(g, 75, types...)...)
 	}
-	d := declaration{registered: one(), requested: one(), october: g.IntN(3) == 0}
-	d.adopts, d.forwards = d.october && g.IntN(4) > 0, g.IntN(8) == 0
+	d := declaration{registered: one(), requested: one(), october: g.drafts.IntN(8) == 0}
+	d.adopts, d.forwards = d.october && g.drafts.IntN(4) > 0, g.drafts.IntN(8) == 0
 	return d
 }
 

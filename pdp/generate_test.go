@@ -50,12 +50,14 @@ func fewSeeds() bool { return os.Getenv("PROPERTY_SEED") != "" }
 type generator struct {
 	*rand.Rand
 	seed uint64
+	// drafts decides about October's draft by numbers of its own.
+	drafts *rand.Rand
 	// prefixed has policies look at what context.pdp says of the question, and ids begin with owners.
 	prefixed bool
 }
 
 func newGenerator(seed uint64) *generator {
-	return &generator{Rand: rand.New(rand.NewPCG(seed, 20)), seed: seed}
+	return &generator{Rand: rand.New(rand.NewPCG(seed, 20)), seed: seed, drafts: rand.New(rand.NewPCG(seed, 21))}
 }
 
 func (g *generator) chance(percent int) bool { return g.IntN(100) < percent }

@@ -83,7 +83,9 @@ func settled(d evaluation.Decision) string {
 // undeclared is the promise of the default settings by itself.
 func undeclared(d evaluation.Decision, o obligedWorld, by declaration, seen tally) string {
 	n := slices.IndexFunc(d.Obligations, func(owed evaluation.Obligation) bool { return d.Allow && !by.has(owed.Type) })
-	seen.count("undeclared, allowed", n >= 0)
+	if !by.october {
+		seen.count("undeclared, allowed", n >= 0)
+	}
 	if n < 0 || o.permissive && !by.october {
 		return ""
 	}
