@@ -52,7 +52,7 @@ var goTest = regexp.MustCompile(`\bTest[A-Z]\w+`)
 func TestRequirementsNameTests(t *testing.T) {
 	t.Parallel()
 	var tests strings.Builder
-	for _, dir := range []string{"../pdp/internal/server", "../pdp/internal/approval/broker", "../evaluation", "../evaluation/authzenclient/approvals", "../evaluation/clients"} {
+	for _, dir := range []string{".", "../obligations", "../pdp/internal/engine", "../pdp/internal/mcp/internal/ask", "../pdp/internal/server", "../pdp/internal/approval/broker", "../evaluation", "../evaluation/authzenclient", "../evaluation/authzenclient/approvals", "../evaluation/clients"} {
 		files, err := filepath.Glob(dir + "/*_test.go")
 		if err != nil {
 			t.Fatal(err)
