@@ -115,6 +115,26 @@ func TestOctober(t *testing.T) {
 	}
 }
 
+// TestOctoberLeavesOut: 6.3, what a deny owes and may not send is in its record.
+func TestOctoberLeavesOut(t *testing.T) {
+	t.Parallel()
+	p := octobers(t, "obligations: july")
+	for context, want := range map[string]string{
+		adopting(octobersTypes, `,"to":"ann"`):           "[]",
+		adopting(`"session_termination"`, `,"to":"ann"`): "[{hide obligation_unsupported} {tell obligation_unsupported}]",
+		adopting(`"session_termination"`, ""):            "[{tell obligation_unfilled} {hide obligation_unsupported}]",
+		`c{"supported_mandatory_extensions":[]}`:         "[{tell obligation_unfilled} {end obligation_unsupported} {hide obligation_unsupported}]",
+	} {
+		d, err := p.Evaluate(t.Context(), pdp.Call{Request: decoded(t, q("user:a", "no", "doc:1", context))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprint(d.LeftOut); got != want {
+			t.Errorf("%s: left out %s, want %s", context, got, want)
+		}
+	}
+}
+
 // TestOctoberPoliciesSeeNoDeclaration: 6.2, the declarations are no authorization attributes.
 func TestOctoberPoliciesSeeNoDeclaration(t *testing.T) {
 	t.Parallel()

@@ -41,6 +41,10 @@ func printDecision(s cli.Streams, bundle *pdp.Bundle, d evaluation.Decision) {
 		s.Print("  obligation   %s (%s) from %s", o.ID, o.Type, strings.Join(from, ", "))
 	}
 	for _, t := range d.Required {
+		if d.Draft == evaluation.October {
+			s.Print("  required     %s: declare %s in context.supported_obligations, and obligations in context.supported_mandatory_extensions", t, d.Draft.Type(t))
+			continue
+		}
 		s.Print("  required     %s: declare it in context.supported_obligations", t)
 	}
 	for _, o := range d.LeftOut {
