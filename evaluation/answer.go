@@ -71,7 +71,10 @@ func (d Decision) context(s Shape) ([]byte, error) {
 		access := *d.Access
 		reason, access.Reason = d.why()
 		if d.Refused != nil {
-			access.Request, access.NextAction = nil, ""
+			access.Request = nil
+			if d.Draft == October {
+				access.NextAction = ""
+			}
 		}
 		if b, err = access.append(b); err != nil {
 			return nil, err
@@ -94,7 +97,7 @@ func (d Decision) context(s Shape) ([]byte, error) {
 		b = d.Draft.appendObligations(append(b, `,"obligations":`...), d.Obligations)
 	}
 	if d.Refused != nil {
-		if s == AuthZEN { // access_request alone would tell other PEPs that they can ask
+		if s == AuthZEN && d.Draft == October { // access_request alone would tell other PEPs that they can ask
 			b = append(b, `,"next_action":"`+NextNone+`"`...)
 		}
 		var err error
