@@ -111,3 +111,54 @@ func TestCertificationCasesHaveSections(t *testing.T) {
 		}
 	}
 }
+
+// TestTextsNameTests: each row of the page about texts names tests, and all of them exist.
+func TestTextsNameTests(t *testing.T) {
+	t.Parallel()
+	exists := map[string]bool{}
+	err := filepath.WalkDir("..", func(file string, entry os.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			if name := entry.Name(); name == "node_modules" || strings.HasPrefix(name, ".") && name != ".." {
+				return filepath.SkipDir
+			}
+			return err
+		}
+		if !strings.HasSuffix(file, "_test.go") {
+			return nil
+		}
+		text, err := os.ReadFile(file)
+		for _, found := range goTestFunc.FindAllSubmatch(text, -1) {
+			exists[string(found[1])] = true
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile("TEXTS.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := 0
+	for line := range strings.Lines(string(page)) {
+		cells := strings.Split(strings.TrimSpace(line), "|")
+		if len(cells) != 7 || cells[1] == "---" || strings.TrimSpace(cells[1]) == "standard" {
+			continue
+		}
+		rows++
+		names := goTest.FindAllString(cells[5], -1)
+		for _, name := range names {
+			if !exists[name] {
+				t.Errorf("%s: there is no %s", cells[1], name)
+			}
+		}
+		if len(names) == 0 || strings.Join(names, ", ") != strings.TrimSpace(cells[5]) {
+			t.Errorf("%s: %s are not names of tests", cells[1], cells[5])
+		}
+	}
+	if rows < 15 {
+		t.Errorf("the page has %d rows", rows)
+	}
+}
+
+var goTestFunc = regexp.MustCompile(`(?m)^func (Test[A-Z]\w+)\(`)

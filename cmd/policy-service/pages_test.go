@@ -67,6 +67,7 @@ var readers = map[string]string{
 	"policies/CHOOSE.md":                 "everybody who chooses a PDP",
 	"policies/SAAS.md":                   "policy author, of an application with many customers",
 	"policies/TUTORIAL.md":               "newcomer",
+	"conformance/TEXTS.md":               "who integrates with the service, or certifies it",
 	"cmd/policy-service/README.md":       "operator",
 	"cmd/policy-service/INSTALL.md":      "operator, who installs",
 	"cmd/policy-service/CHANGES.md":      "operator, who upgrades",
