@@ -32,6 +32,7 @@ import (
 type twins struct {
 	*scene
 	reopening sync.Mutex
+	between   atomic.Int64 // how often the other one went on
 
 	mu        sync.Mutex          // guards what follows
 	yes       map[string][]string // answered decisions, by approval
@@ -152,7 +153,7 @@ func (w *twins) contend(random *rand.Rand, a approval.Approval, decisions int) {
 				return
 			}
 			between()
-			switch random.IntN(20) {
+			switch w.between.Add(1) % 20 { // by count, so that few cases have some of each
 			case 0:
 				w.mu.Lock()
 				w.killed++
