@@ -1,7 +1,7 @@
 package evaluation
 
-// Draft is a draft of AuthZEN's obligations. It says which obligations a PEP may be sent, and how a body writes them; july.go
-// and october.go have how. Decisions and records have the types of package obligations whatever the draft is.
+// Draft is a draft of AuthZEN's obligations. It decides which obligations a PEP may be sent, and how a body writes them: see
+// july.go and october.go. Decisions and records have the types of package obligations in every draft.
 type Draft uint8
 
 const (
@@ -27,39 +27,9 @@ func draftOf(shape Shape, context Object) Draft {
 // ObligationsCapability is among the capabilities of a PDP that answers with obligations.
 const ObligationsCapability = "urn:openid:authzen:capability:obligations"
 
-// The members of a context in which a PEP declares which obligations it can discharge. The presence of the second one
-// makes a body one of October's draft.
+// The members of a context in which a PEP declares which obligations it can discharge. A body with the second one is of
+// October's draft.
 const (
 	supportedMember  = "supported_obligations"
 	extensionsMember = "supported_mandatory_extensions"
 )
-
-// appendObligations appends an array of obligations as the draft writes them.
-func (d Draft) appendObligations(b []byte, all []Obligation) []byte {
-	b = appendList(append(b, '['), all, func(b []byte, o Obligation) []byte {
-		if d == October {
-			o = inOctober(o)
-		}
-		return appendObligation(b, o)
-	})
-	return append(b, ']')
-}
-
-func appendObligation(b []byte, o Obligation) []byte {
-	b = appendString(append(b, `{"id":`...), o.ID)
-	b = appendString(append(b, `,"type":`...), o.Type)
-	b = o.Properties.Value().append(append(b, `,"properties":`...))
-	return append(b, '}')
-}
-
-// appendResult appends the obligations of one result of a search.
-func (d Draft) appendResult(b []byte, all []Obligation) []byte {
-	if len(all) == 0 {
-		return b
-	}
-	if d != October {
-		b = d.appendObligations(append(b, `,"obligations":`...), all)
-	}
-	// A proxy that drops what a PEP of October's declares gets July's answer for it: that PEP reads the context alone.
-	return append(d.appendObligations(append(b, `,"context":{"obligations":`...), all), '}')
-}

@@ -5,10 +5,10 @@ import (
 	"strconv"
 )
 
-// This file alone knows how obligations are written by Obligations Core and its Standard Types, as of 6 October 2026
-// (openid/authzen at 8491bc0d). July's draft, of 3 July 2026 (de66ead0), writes them as decisions have them.
+// This file alone knows how answers carry obligations by Obligations Core and its Standard Types, as of 6 October 2026
+// (openid/authzen at 8491bc0d).
 
-// Adopts reports whether a context has the PEP adopt October's draft.
+// Adopts reports whether a PEP that sends this context adopts October's draft.
 func Adopts(context Object) bool {
 	extensions, _ := context.Get(extensionsMember)
 	for _, v := range extensions.Elements {
@@ -61,8 +61,8 @@ func inOctober(o Obligation) Obligation {
 	return o
 }
 
-// nameObligations gives obligations of the same name and with other properties ids of their own: one id is one obligation
-// of a search, whichever result it stands at. No name of a definition has a tilde.
+// nameObligations gives each obligation of a search its own id: obligations of one name differ if their properties do. No name
+// of a definition contains a tilde.
 func nameObligations(found []Found) []Found {
 	ids, alike := map[string]string{}, map[string]int{}
 	found = slices.Clone(found)

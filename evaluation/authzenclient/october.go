@@ -20,14 +20,14 @@ const (
 	supportedMember  = "supported_obligations"
 )
 
-// custom is the type of all obligations whose type is not a standard one. Those of a PDP of ours name their vendor, and their
-// type and properties.
+// custom is the type of every obligation that has no standard type. policy-service wraps its own types in it, as vendor, type
+// and properties.
 const (
 	custom = "custom"
 	vendor = "policy-service"
 )
 
-// adopt declares types, and adopts October's drafts unless the client speaks July's.
+// adopt returns a context that declares types. It adopts the October drafts, unless the client speaks July's.
 func (c *Client) adopt(context evaluation.Object, types []string) (evaluation.Object, error) {
 	if _, err := evaluation.Texts(types); err != nil {
 		return context, err
@@ -37,7 +37,7 @@ func (c *Client) adopt(context evaluation.Object, types []string) (evaluation.Ob
 			if standardTypes[typ] == nil {
 				types[n] = custom
 			}
-			// A PDP that advertises this type sends it to a PEP with a handler. Others deny, and approvals can be requested.
+			// A PDP that advertises this type sends it, wrapped. Any other denies, and the PEP can request an approval.
 			if typ == obligations.ApprovalRequired {
 				types = append(types, typ)
 			}
@@ -71,7 +71,7 @@ func owedInOctober(s said) ([]evaluation.Obligation, *Error) {
 		return []evaluation.Obligation{{Type: malformed + "obligations"}}, nil
 	}
 	for _, v := range items {
-		o, ok := octobers(v)
+		o, ok := octoberObligation(v)
 		if !ok {
 			o.Type = malformed + o.Type
 		}
@@ -80,15 +80,17 @@ func owedInOctober(s said) ([]evaluation.Obligation, *Error) {
 	return once(all), nil
 }
 
-// once returns obligations without those that repeat another one. Two that differ and have one id are malformed.
+// once returns each obligation once. If different obligations have the same id, that id is malformed.
 func once(all []evaluation.Obligation) (single []evaluation.Obligation) {
+	at := map[string]int{}
 	for _, o := range all {
-		at := slices.IndexFunc(single, func(other evaluation.Obligation) bool { return other.ID == o.ID })
+		first, known := at[o.ID]
 		switch {
-		case at < 0:
+		case !known:
+			at[o.ID] = len(single)
 			single = append(single, o)
-		case !same(single[at], o):
-			single[at].Type = malformed + o.Type
+		case !same(single[first], o):
+			single[first].Type = malformed + o.Type
 		}
 	}
 	return single
@@ -98,8 +100,9 @@ func same(a, b evaluation.Obligation) bool {
 	return a.ID == b.ID && a.Type == b.Type && a.Properties.Value().Equal(b.Properties.Value())
 }
 
-// octobers reads one obligation, and reports whether it is well-formed. Members beside id, type and properties are ignored.
-func octobers(v jsontext.Value) (o evaluation.Obligation, ok bool) {
+// octoberObligation reads one obligation, and reports whether it is well-formed. It ignores members beside id, type and
+// properties.
+func octoberObligation(v jsontext.Value) (o evaluation.Obligation, ok bool) {
 	var i struct {
 		ID         jsontext.Value `json:"id"`
 		Type       jsontext.Value `json:"type"`
@@ -171,7 +174,7 @@ func isTexts(v evaluation.Value) bool {
 	return v.Kind() == evaluation.Array
 }
 
-// unite takes the obligations of a second place of an answer in. One that the first place has as well is the same one.
+// unite adds the obligations of a second place of the answer. An obligation that both places have is owed once.
 func (d *Decision) unite(more []evaluation.Obligation) {
 	if d.october {
 		d.obligations = once(slices.Concat(d.obligations, more))
@@ -185,7 +188,7 @@ func (d *Decision) unite(more []evaluation.Obligation) {
 	}
 }
 
-// tellApart makes malformed what has the id of another obligation of the page that differs: an id is executed once.
+// tellApart marks obligations as malformed if a page has different ones with the same id, because each id is executed once.
 func tellApart(page []item) {
 	var all []evaluation.Obligation
 	for _, i := range page {
