@@ -77,7 +77,7 @@ func owedInOctober(s said) ([]evaluation.Obligation, *Error) {
 		}
 		all = append(all, o)
 	}
-	return once(all), nil
+	return all, nil
 }
 
 // once returns each obligation once. If different obligations have the same id, that id is malformed.
@@ -122,7 +122,7 @@ func octoberObligation(v jsontext.Value) (o evaluation.Obligation, ok bool) {
 	if maker, _ := properties.Get("vendor"); o.Type == custom && maker.Text() == vendor {
 		typ, _ := properties.Get("type")
 		within, _ := properties.Get("properties")
-		if within.Kind() != evaluation.Map || properties.Len() != 3 || typ.Text() == "" || typ.Text() == custom || standardTypes[typ.Text()] != nil {
+		if within.Kind() != evaluation.Map || len(members) != 3 || typ.Text() == "" || typ.Text() == custom || standardTypes[typ.Text()] != nil {
 			return o, false
 		}
 		o.Type, o.Properties = typ.Text(), within.Object()
@@ -176,7 +176,10 @@ func isTexts(v evaluation.Value) bool {
 
 // unite adds the obligations of a second place of the answer. An obligation that both places have is owed once.
 func (d *Decision) unite(more []evaluation.Obligation) {
-	if d.october {
+	switch {
+	case len(more) == 0: // many results can share the obligations of their page
+		return
+	case d.october:
 		d.obligations = once(slices.Concat(d.obligations, more))
 		return
 	}
@@ -190,17 +193,21 @@ func (d *Decision) unite(more []evaluation.Obligation) {
 
 // tellApart marks obligations as malformed if a page has different ones with the same id, because each id is executed once.
 func tellApart(page []item) {
-	var all []evaluation.Obligation
+	var lists [][]evaluation.Obligation
+	seen := map[*evaluation.Obligation]bool{}
 	for _, i := range page {
-		all = append(all, i.decision.obligations...)
+		if owed := i.decision.obligations; len(owed) > 0 && !seen[&owed[0]] {
+			seen[&owed[0]] = true
+			lists = append(lists, owed)
+		}
 	}
 	types := map[string]string{}
-	for _, o := range once(all) {
+	for _, o := range once(slices.Concat(lists...)) {
 		types[o.ID] = o.Type
 	}
-	for _, i := range page {
-		for n, o := range i.decision.obligations {
-			i.decision.obligations[n].Type = types[o.ID]
+	for _, owed := range lists {
+		for n := range owed {
+			owed[n].Type = types[owed[n].ID]
 		}
 	}
 }

@@ -2,14 +2,18 @@ package authzenclient_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"policy-service/evaluation"
 	"policy-service/evaluation/authzenclient"
@@ -44,6 +48,7 @@ func TestOctoberAnswers(t *testing.T) {
 		"7.4 no handler":                         {allow(`{"id":"a","type":"session_termination","properties":{"subject":"u"}}`), "O", ``},
 		"5.2 custom of another vendor":           {allow(`{"id":"a","type":"custom","properties":{"vendor":"x","type":"log","properties":{}}}`), "O", ``},
 		"5.2 custom that we know, of no type":    {allow(`{"id":"a","type":"custom","properties":{"vendor":"policy-service","type":"step-up","properties":{}}}`), "O", ``},
+		"5.2 custom that we know, with null":     {allow(`{"id":"a","type":"custom","properties":{"vendor":"policy-service","type":"log","properties":{},"also":null}}`), "O", ``},
 		"5.2 custom that we know, with a member": {allow(`{"id":"a","type":"custom","properties":{"vendor":"policy-service","type":"log","properties":{},"also":1}}`), "O", ``},
 		"7.4 a member that is not known":         {allow(tells("a", `{"to":["a@x"],"body":"b","cc":["x"]}`), logs("b", `{}`)), "O", `b:log{}`},
 		"7.4 a member of another form":           {allow(tells("a", `{"to":"a@x","body":"b"}`)), "O", ``},
@@ -121,6 +126,31 @@ func TestOctoberSearches(t *testing.T) {
 		if done := strings.Join(p.done, " "); got != test.want || done != test.done {
 			t.Errorf("%s: got %s, done %s", name, got, done)
 		}
+	}
+}
+
+// TestOctoberLargePages: a page costs by its size, also if all of its results have the obligations of the page.
+func TestOctoberLargePages(t *testing.T) {
+	t.Parallel()
+	const n = 4000
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var results, owed []string
+	for i := range n {
+		results = append(results, fmt.Sprintf(`{"type":"user","id":"u%d"}`, i))
+		owed = append(owed, logs(strconv.Itoa(i), "{}"))
+	}
+	body := `{"context":{"obligations":[` + strings.Join(owed, ",") + `]},"results":[` + strings.Join(results, ",") + `]}`
+	var p pep
+	found := 0
+	for _, err := range newClient(t, stub(t, says(body))).EnforceSubjects(ctx, question, p.handlers()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		found++
+	}
+	if found != n || len(p.done) != n || ctx.Err() != nil {
+		t.Errorf("found %d and did %d of %d: %v", found, len(p.done), n, ctx.Err())
 	}
 }
 
