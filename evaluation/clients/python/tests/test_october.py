@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import unittest
 from typing import Any
 
@@ -230,6 +231,13 @@ class Searches(unittest.TestCase):
         ):
             with self.subTest(name):
                 self.assertEqual(self.find(*results, context=context)[0], want)
+
+    def test_a_large_page_costs_by_its_size(self) -> None:
+        page = self.owing(*(step(str(n)) for n in range(2000)))["context"]
+        started = time.process_time()
+        found, handled, _ = self.find(*({} for _ in range(2000)), context=page)
+        self.assertEqual((len(found), len(handled)), (2000, 2000))
+        self.assertLess(time.process_time() - started, 20)
 
     def test_without_handlers(self) -> None:
         found, _, sent = self.find(

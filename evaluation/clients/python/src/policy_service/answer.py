@@ -151,17 +151,19 @@ class Decided:
     def qualify(self, place: Mapping[str, Any], context: Any, october: bool) -> None:
         """Reads the members beside a verdict and in its context: all, as readable obligations are to be discharged. One
         that stands there twice is kept once."""
-        errors = [self._add(place, october)]
+        before = self.obligations
+        errors = [None if self.conditional else self.error, self._add(place, october)]
         if isinstance(context, dict):
             errors.append(self._add(context, october))
         elif context is not None:
             errors.append(odd("context is not an object"))
-        first: dict[str, Owed] = {}
-        for o in self.obligations:
-            first.setdefault(o["id"], o)
-        self.obligations = [
-            o for o in self.obligations if not o["id"] or (like := first[o["id"]]) is o or not same(like, o)
-        ]
+        if self.obligations is not before:  # many results can share the obligations of their page
+            first: dict[str, Owed] = {}
+            for o in self.obligations:
+                first.setdefault(o["id"], o)
+            self.obligations = [
+                o for o in self.obligations if not o["id"] or (like := first[o["id"]]) is o or not same(like, o)
+            ]
         self.error = next((error for error in errors if error), None)
         if self.error is None and self.allow and self.obligations:
             detail = "the PDP allows, but wants something done besides"
@@ -171,7 +173,8 @@ class Decided:
         self.reason = _text(place.get("reason"), self.reason)
         self.reason_user = _text(place.get("reason_user"), self.reason_user)
         owed, error = adopted(place) if october else _wanted(place)
-        self.obligations += owed
+        if owed:
+            self.obligations = self.obligations + owed
         if isinstance(place.get("possible"), bool):
             self.possible = place["possible"]
         if place.get("error") is not None:

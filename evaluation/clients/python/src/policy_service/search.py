@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, AsyncIterator, Iterator, Literal, NoReturn, TypeVar
 
 from ._effects import Flow
-from ._october import adopted, clashing
+from ._october import clashing
 from .answer import Decided, of_all
 from .errors import AuthorizationError, failure, odd
 from .obligations import Outcome
@@ -105,10 +105,12 @@ class Search:
             {n: v for n, v in shared.items() if n != "obligations"} if isinstance(shared, dict) else top.get("context")
         )
         of_all({**top, "context": rest}, "the page", self._october)
-        found = [self._result(item, shared) for item in results]
+        of_page = Decided(allow=True)
+        of_page.qualify({}, shared, self._october)
+        found = [self._result(item, of_page) for item in results]
         if self._october:
             all_owed = [o for one in found for o in one.decided.obligations]
-            clashes = clashing(all_owed + (adopted(shared)[0] if isinstance(shared, dict) else []))
+            clashes = clashing(all_owed + of_page.obligations)
             for o in all_owed:
                 if o["id"] in clashes:
                     o["malformed"] = True
@@ -117,14 +119,14 @@ class Search:
             raise odd("the page of the answer cannot be read")
         return found, token or ""
 
-    def _result(self, item: Any, shared: Any) -> Found:
+    def _result(self, item: Any, of_page: Decided) -> Found:
         """Reads one result. Obligations are looked for beside it, and in a context of its own. In the draft of October,
         a result without a context has that of the page, and obligations exclude at most their result."""
         if not isinstance(item, dict):
             raise odd("a result is not an object")
-        decided = Decided(allow=True)
         context = item.get("context")
-        decided.qualify(item, shared if context is None else context, self._october)
+        decided = replace(of_page) if context is None else Decided(allow=True)
+        decided.qualify(item, context, self._october)
         if decided.error and not self._core.handlers and not self._october:
             raise decided.error
         if self._sought == "action":
