@@ -143,8 +143,8 @@ func (t *recordedTest) declare() error {
 	sent, inRequest := inContext.Object().Get(member)
 	all, october := slices.Clone(t.Declared), t.Adopted != nil
 	if october {
-		for n, typ := range all {
-			all[n] = evaluation.October.Type(typ)
+		for _, typ := range t.Declared { // approval_required is declared by its own name as well
+			all = append(all, evaluation.October.Type(typ))
 		}
 	}
 	if inRequest || october {

@@ -71,6 +71,7 @@ func TestPropertyRecordsBecomeTests(t *testing.T) {
 		case 1:
 			members["supported_obligations"] = [][]string{{}, {"notification"}, {"approval_required", "notification"}}[g.IntN(3)]
 		}
+		actions := []string{"read", "open", "lend", "list", "push"}
 		draft, g2 := evaluation.July, rand.New(rand.NewPCG(seed, 64))
 		switch g2.IntN(4) {
 		case 0: // as an item of a batch, of which another item has the member
@@ -78,6 +79,9 @@ func TestPropertyRecordsBecomeTests(t *testing.T) {
 		case 1:
 			draft, members["supported_mandatory_extensions"] = evaluation.October, [][]string{{"obligations"}, {"other"}, {"obligations", "other"}}[g2.IntN(3)]
 			members["supported_obligations"] = [][]string{{}, {"notification"}, {"custom", "notification"}}[g2.IntN(3)]
+			if g2.IntN(2) == 0 {
+				actions, members["supported_obligations"] = []string{"push"}, []string{"approval_required", "custom"}
+			}
 		}
 		inContext, err := evaluation.NewObject(members)
 		must(err)
@@ -86,10 +90,10 @@ func TestPropertyRecordsBecomeTests(t *testing.T) {
 		call := pdp.Call{
 			Request: evaluation.Request{
 				Shape: evaluation.Shape(g.IntN(2)), Draft: draft, Tenant: []string{"default", "acme"}[g.IntN(2)],
-				Subject: evaluation.Entity{Type: "user", ID: "u" + text(), Properties: properties}, Action: evaluation.Action{Name: []string{"read", "open", "push", "list", "lend"}[g.IntN(5)]},
+				Subject: evaluation.Entity{Type: "user", ID: "u" + text(), Properties: properties}, Action: evaluation.Action{Name: actions[g.IntN(len(actions))]},
 				Resource: evaluation.Entity{Type: "doc", ID: "d" + text(), Properties: properties}, Context: inContext,
 			},
-			Asker: evaluation.Asker{Name: "key:" + text(), Registered: g.IntN(2) == 0, Obligations: []string{"notification"}, Forwards: g2.IntN(4) == 0},
+			Asker: evaluation.Asker{Name: "key:" + text(), Registered: g.IntN(2) == 0, Obligations: [][]string{{"notification"}, {"approval_required", "notification"}}[g2.IntN(2)], Forwards: g2.IntN(4) == 0},
 			Now:   time.Date(2026, 11, 28, 12, 0, int(seed%60), 123, time.UTC),
 		}
 		if !call.Registered {
