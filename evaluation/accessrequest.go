@@ -114,6 +114,8 @@ type BindingClaims struct {
 	Members []string `json:"binding_context_members"`
 	// Binding is the denied request, as a keyed hash that the PDP alone can make.
 	Binding string `json:"binding"`
+	// October is set if the body that was denied was one of October's draft of obligations. Another item can have made it one.
+	October bool `json:"october,omitzero"`
 }
 
 // StateClaims are the claims of an approval's state, signed by the PDP.

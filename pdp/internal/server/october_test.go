@@ -88,6 +88,15 @@ func TestOctoberApprovals(t *testing.T) {
 	july := p.denied(wants("push", push))
 	p.submits(wants("push", adopts)+","+july.denial()).refused(t, "of a denial by July's draft", 400, evaluation.InvalidDenialBinding)
 	c.nobodyIsAsked(t)
+	items := []string{wants("push", adopts), wants("push", push+`,"supported_obligations":["approval_required"]`)}
+	denial := p.batch("", items...)[1]
+	p.submits(items[0]+","+denial.denial()).refused(t, "of an item that adopted nothing", 400, evaluation.InvalidDenialBinding)
+	c.nobodyIsAsked(t)
+	if task := p.submits(items[1] + "," + denial.denial()); task.status != http.StatusAccepted {
+		t.Errorf("an item of a batch that another item made one of October's: %d %s", task.status, task.text)
+	} else {
+		p.cancels(task.Task.ID, "")
+	}
 	presenting, _ := p.granted(wants("push", adopts))
 	p.evaluates(wants("push", more+","+presenting)).allows(t, "which learned a type since")
 }

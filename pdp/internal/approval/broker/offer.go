@@ -197,6 +197,7 @@ func (b *Broker) binding(w pdp.ApprovalRequest, issuer string, expires time.Time
 		EvaluationID:    w.Decision,
 		Members:         members,
 		Binding:         b.offerBinding(w, b.digest(w)),
+		October:         w.Call.Request.Draft == evaluation.October,
 	}, bindingType)
 }
 

@@ -184,5 +184,8 @@ func (b *Broker) asDenied(
 	}
 	said := r.Context.Without(func(name string) bool { return ours(name) || evaluation.Protocol(name) })
 	r.Context = r.Context.Without(func(name string) bool { return !ours(name) })
+	if claims.October {
+		r.Draft = evaluation.October
+	}
 	return r, said
 }
