@@ -56,7 +56,8 @@ func CallOf(r *record.Recorded, b *pdp.Bundle, limits evaluation.Limits) (pdp.Ca
 		Hidden: hidden,
 	}
 	switch {
-	case r.Adopted != nil: // a request that lists the extension and did not adopt it was forwarded
+	case r.Adopted != nil && (request.Draft == evaluation.October || r.Bundle == b.Digest()):
+		// A request that lists the extension and did not adopt it was forwarded.
 		call.Request.Draft, call.Forwards = evaluation.October, !*r.Adopted
 	case request.Draft == evaluation.BundlesDraft && (request.Shape == evaluation.Native || r.Bundle == b.Digest()):
 		call.Request.Draft = evaluation.July

@@ -99,6 +99,51 @@ func someBundle(t *testing.T) *pdp.Bundle {
 	return b
 }
 
+// TestTheDraftIsThatOfTheBundle: a request that names no draft of obligations is read by the bundle that decides again, whatever
+// the bundle was that decided.
+func TestTheDraftIsThatOfTheBundle(t *testing.T) {
+	t.Parallel()
+	r, recorded := logged(t)
+	bundles := map[string]*pdp.Bundle{}
+	for _, draft := range []string{"july", "october"} {
+		b, problems := pdp.Load(pdp.FS(fstest.MapFS{
+			"p.cedar":          {Data: []byte(`@obligation("note") permit (principal, action, resource);`)},
+			"obligations.yaml": {Data: []byte("note: {type: log}\n")},
+			"bundle.yaml":      {Data: []byte("allow_trivial: true\nobligations: " + draft + "\n")},
+		}))
+		if problems.Refuse() {
+			t.Fatal(problems)
+		}
+		bundles[draft] = b
+	}
+	const july, october, adopted = `"supported_obligations":["log"]`, `"supported_mandatory_extensions":[]`, `"supported_mandatory_extensions":["obligations"],"supported_obligations":["custom"]`
+	for context, allows := range map[string]map[string]bool{
+		july:    {"july": true, "october": false},
+		october: {"july": false, "october": false},
+		adopted: {"july": true, "october": true},
+	} {
+		q, err := evaluation.DecodeAuthZEN([]byte(`{"subject":{"type":"user","id":"u"},"action":{"name":"read"},"resource":{"type":"doc","id":"d"},"context":{`+context+`}}`), "", evaluation.DefaultLimits())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for first, b := range bundles {
+			d, err := pdp.Of(b, pdp.Options{Recorder: r}).Evaluate(t.Context(), pdp.Call{Request: q})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for second, b := range bundles {
+				call, err := CallOf(recorded(d.ID), b, evaluation.DefaultLimits())
+				if err != nil {
+					t.Fatal(err)
+				}
+				if again, err := pdp.Of(b, pdp.Options{}).Evaluate(t.Context(), call); err != nil || again.Allow != allows[second] {
+					t.Errorf("%s, decided by %s and again by %s: %+v, %v", context, first, second, again, err)
+				}
+			}
+		}
+	}
+}
+
 // TestFitIsKnownOfTheBundleThatDecided: whether a hidden value could be put to the policies is known of no other bundle.
 func TestFitIsKnownOfTheBundleThatDecided(t *testing.T) {
 	t.Parallel()
