@@ -257,6 +257,23 @@ func TestAnEditReadsNothingOfOthersAgain(t *testing.T) {
 	edit("the settings, on which all hangs", bundle.Work{Settings: 1, PolicyFiles: 3 + 2*many + 1, EntityFiles: 1 + many, AccessFiles: 2 + many + 1}, many+3, tree{"bundle.yaml": "unknown_entities: evaluate\n"})
 }
 
+// The draft of obligations decides what a notification may say: a reload that changes the draft reads obligations again.
+func TestAnotherDraftReadsObligationsAgain(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	tree{
+		"a.cedar": smallest, "tenants/acme/a.cedar": renamed(smallest, "q"), "bundle.yaml": "obligations: october\n",
+		"tenants/acme/obligations.yaml": "tell: {type: notification, properties: {to: [a, b], body: c}}\n",
+	}.Write(t, dir)
+	p, err := New(Dir(dir), Options{Quiet: 1})
+	must(t, err)
+	tree{"bundle.yaml": "obligations: july\n"}.Write(t, dir)
+	_, problems := Load(Dir(dir))
+	if err := p.Reload(t.Context()); err == nil || !problems.Refuse() {
+		t.Errorf("a reload: %v, a load: %v", err, problems)
+	}
+}
+
 // The work of a load grows with the tenants, not with their square: a load that one of
 // many tenants brings must not take the longer for each file of each other one.
 func TestALoadGrowsWithTheTenantsNotTheirSquare(t *testing.T) {

@@ -224,7 +224,8 @@ func (l *Loading) define(v *View, dir string, root *View) {
 	file := dir + source.ObligationsFile
 	same := func(file, dir string) bool { return l.same(file) && !l.redeclared[dir] }
 	if l.before.Bundle != nil && same(file, dir) && same(source.ObligationsFile, "") {
-		if before := l.before.Bundle.Views[v.Tenant]; before != nil {
+		sameDraft := l.before.Bundle.Draft() == l.bundle.Draft()
+		if before := l.before.Bundle.Views[v.Tenant]; before != nil && sameDraft {
 			v.Obligations, v.obligationProblems = before.Obligations, before.obligationProblems
 			return
 		}
