@@ -1,7 +1,10 @@
 package evaluation_test
 
 import (
+	"strconv"
+	"strings"
 	"testing"
+	"time"
 
 	"policy-service/evaluation"
 )
@@ -50,6 +53,25 @@ func TestAnswer(t *testing.T) {
 				t.Errorf("%s: %s, %v\nand not %s", what, got, err, want)
 			}
 		}
+	}
+}
+
+// TestManyAddresses: the author of a tenant chooses how many addresses a notification has, and all tenants wait for the answer.
+func TestManyAddresses(t *testing.T) {
+	t.Parallel()
+	addresses := make([]string, 50_000)
+	for n := range addresses {
+		addresses[n] = "a" + strconv.Itoa(n/2) // each twice
+	}
+	to, err := evaluation.Texts(addresses)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tell := evaluation.Obligation{ID: "tell", Type: "notification", Properties: evaluation.Object{}.With("to", to)}
+	began := time.Now()
+	b, err := evaluation.AuthZEN.Answer(evaluation.Decision{Allow: true, Draft: evaluation.October, Obligations: []evaluation.Obligation{tell}})
+	if took := time.Since(began); err != nil || took > 3*time.Second || strings.Count(string(b), `"a24999"`) != 1 {
+		t.Errorf("after %v: %d bytes, %v", took, len(b), err)
 	}
 }
 

@@ -47,12 +47,12 @@ func inOctober(o Obligation) Obligation {
 		o.Type = typ
 	case typ == "notification":
 		to, _ := o.Properties.Get("to")
-		all := []Value{to}
+		all, known := []Value{to}, map[string]bool{}
 		if to.Kind() == Array {
 			all = all[:0]
 			for _, v := range to.Elements { // two templates can be filled with the same
-				if !slices.ContainsFunc(all, v.Equal) {
-					all = append(all, v)
+				if !known[v.Text()] {
+					all, known[v.Text()] = append(all, v), true
 				}
 			}
 		}
