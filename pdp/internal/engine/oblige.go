@@ -124,10 +124,12 @@ func (in *Inquiry) declared() func(string) bool {
 	october := draft == evaluation.October
 	adopts := october && in.adopts()
 	return func(typ string) bool {
-		if shape == evaluation.Native && typ == obligations.ApprovalRequired {
+		switch asks := typ == obligations.ApprovalRequired; {
+		case october && !adopts:
+			return false
+		case asks && shape == evaluation.Native:
 			return true
-		}
-		if october && (!adopts || typ == obligations.ApprovalRequired && (in.Bundle.Config.October || !listed(sent, typ))) {
+		case asks && october && (in.Bundle.Config.October || !listed(sent, typ)):
 			return false
 		}
 		requested := !inRequest && asker.Registered && !october || listed(sent, draft.Type(typ))

@@ -109,9 +109,21 @@ func TestOctober(t *testing.T) {
 		}
 	}
 
-	native := strings.Replace(nativeQuestion("ask", "{}"), `"t"`, `"1"`, 1)
-	if got, want := ask(t, october, native), `{"allow":true,"obligations":{"approval_required":true}}`; got != want {
-		t.Errorf("native:\n got %s\nwant %s", got, want)
+	native := func(context string) string { return strings.Replace(nativeQuestion("ask", context), `"t"`, `"1"`, 1) }
+	asks, refused := `{"allow":true,"obligations":{"approval_required":true}}`, `{"allow":false,"reason":"approval_required"}`
+	for _, test := range []struct {
+		section, context, want string
+		change                 []func(*pdp.Call)
+	}{
+		{"the bundle's draft", `{}`, asks, nil},
+		{"6.1 adopted", `{"supported_mandatory_extensions":["obligations"]}`, asks, nil},
+		{"6.1 not adopted", `{"supported_mandatory_extensions":[]}`, refused, nil},
+		{"9 an intermediary", `{"supported_mandatory_extensions":["obligations"]}`, refused, []func(*pdp.Call){forwarded}},
+		{"9 an intermediary, by July", `{}`, asks, []func(*pdp.Call){forwarded}},
+	} {
+		if got := ask(t, october, native(test.context), test.change...); got != test.want {
+			t.Errorf("native, %s:\n got %s\nwant %s", test.section, got, test.want)
+		}
 	}
 }
 
