@@ -1,6 +1,7 @@
 package authzenclient
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/go-json-experiment/json"
@@ -183,10 +184,16 @@ func (d *Decision) unite(more []evaluation.Obligation) {
 		d.obligations = once(slices.Concat(d.obligations, more))
 		return
 	}
-	first := d.obligations
+	text := func(o evaluation.Obligation) string {
+		return string(o.Properties.AppendJSON(fmt.Appendf(nil, "%q %q ", o.ID, o.Type)))
+	}
+	first := map[string]bool{}
+	for _, o := range d.obligations {
+		first[text(o)] = true
+	}
 	for _, o := range more {
-		if !slices.ContainsFunc(first, func(other evaluation.Obligation) bool { return same(other, o) }) {
-			d.obligations = append(slices.Clip(d.obligations), o)
+		if len(first) == 0 || !first[text(o)] {
+			d.obligations = append(d.obligations, o)
 		}
 	}
 }

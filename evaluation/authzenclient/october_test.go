@@ -92,6 +92,35 @@ func TestOctoberAnswers(t *testing.T) {
 	}
 }
 
+// TestManyObligations: a PDP that lies cannot keep a client busy with an answer that has many obligations.
+func TestManyObligations(t *testing.T) {
+	t.Parallel()
+	var all []string
+	for n := range 60_000 {
+		all = append(all, `{"id":"`+strconv.Itoa(n)+`","type":"x"}`)
+	}
+	many := `"obligations":[` + strings.Join(all, ",") + `]`
+	page := `{"results":[{"type":"user","id":"a"},{"type":"user","id":"b","context":{` + many + `}}]}`
+	for _, july := range []bool{false, true} {
+		var options []authzenclient.Option
+		if july {
+			options = append(options, authzenclient.WithJulyObligations())
+		}
+		began := time.Now()
+		c := newClient(t, stub(t, says(`{"decision":true,`+many+`,"context":{`+many+`}}`)), options...)
+		if e := c.Decide(t.Context(), question, nil); e.Denied() {
+			t.Errorf("july %v: %v", july, e)
+		}
+		c = newClient(t, stub(t, says(page)), options...)
+		if got := gather(t, c.EnforceSubjects(t.Context(), question, obligations.Handlers{})); got != "a" {
+			t.Errorf("july %v: found %s", july, got)
+		}
+		if took := time.Since(began); took > 5*time.Second {
+			t.Errorf("july %v: it took %v", july, took)
+		}
+	}
+}
+
 // TestOctoberSearches: 7.3, obligations of a page and of its results, each executed once.
 func TestOctoberSearches(t *testing.T) {
 	t.Parallel()

@@ -162,6 +162,17 @@ class Drafts(unittest.TestCase):
             )
             self.assertEqual((outcome, handled, receipts), ("obligated", [], [("1", "failed")]))
 
+    def test_a_large_obligation_is_compared_once(self) -> None:
+        """A PDP that lies cannot keep a client busy."""
+        large: dict[str, Any] = {"id": "1", "type": "custom", "properties": {str(n): "x" for n in range(40_000)}}
+        for draft in ("october", "july"):
+            began = time.monotonic()
+            outcome, handled, _, _ = self.enforce(
+                allow(large, *[{**large, "properties": {}}] * 8_000), obligations=draft, receipts=False
+            )
+            self.assertEqual((outcome, handled), ("obligated", []))
+            self.assertLess(time.monotonic() - began, 5)
+
     def test_an_item_of_a_batch_is_read_as_adopted(self) -> None:
         items = [allow(own("a", "redact")), allow(REDACT), allow()]
         with PDP(lambda method, path, body: (200, {"evaluations": items}, {})) as pdp:

@@ -74,14 +74,18 @@ function qualify(a: Answer, body: JsonObject, october: boolean): void {
 	a.permit = a.allow && !a.failure;
 }
 
-/** All but repetitions: one that is the same in two places, or stands there twice, is discharged once. */
+/**
+ * All but repetitions: one that is the same in two places, or stands there twice, is discharged once. If one has the id of another
+ * that differs, no later one with that id is compared: a comparison with a large one takes long, and none of them can be discharged.
+ */
 function distinct(all: readonly Owed[]): Owed[] {
-	const first = new Map<string, Owed>();
+	const first = new Map<string, Owed | undefined>([["", undefined]]);
 	return all.filter((o) => {
 		const like = first.get(o.id);
-		if (!like) first.set(o.id, o);
 		const { malformed, type, properties } = o; // what could be read of a malformed one may be like another
-		return !like || o.id === "" || malformed !== like.malformed || type !== like.type || !same(properties, like.properties);
+		if (like && malformed === like.malformed && type === like.type && same(properties, like.properties)) return false;
+		first.set(o.id, first.has(o.id) ? undefined : o);
+		return true;
 	});
 }
 

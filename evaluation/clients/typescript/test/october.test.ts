@@ -127,6 +127,17 @@ test("one obligation is executed once, however often it stands in an answer", as
 	}
 });
 
+test("a large obligation is compared once: a PDP that lies cannot keep a client busy", async (t) => {
+	const large = { id: "1", type: "custom", properties: Object.fromEntries(Array.from({ length: 40_000 }, (_, n) => [`k${n}`, "x"])) };
+	const others = Array.from({ length: 8_000 }, () => ({ ...large, properties: {} }));
+	for (const obligations of ["october", "july"] as const) {
+		const began = Date.now();
+		const { result, handled } = await enforced(t, allow(large, ...others), { obligations, receipts: false });
+		assert.deepEqual([result, handled], ["obligated", []]);
+		assert.ok(Date.now() - began < 5000);
+	}
+});
+
 test("an item of a batch is read as adopted", async (t) => {
 	const redact = { id: "hide", type: "redact", properties: {} };
 	const { client } = await pdp(t, ({ path }) =>

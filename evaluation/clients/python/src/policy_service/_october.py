@@ -101,7 +101,7 @@ def clashing(owed: Iterable[Owed]) -> set[str]:
 
 def same(a: Owed, b: Owed) -> bool:
     """Whether two obligations are one."""
-    return a is b or _canonical(a) == _canonical(b)
+    return a is b or a == b and _canonical(a) == _canonical(b)  # writing the JSON costs more than the comparison
 
 
 def _canonical(o: Owed) -> str:
