@@ -120,6 +120,11 @@ func TestPropertyDecisionsAreMadeAgain(t *testing.T) {
 		if call.Request.Unknown != nil {
 			possible++
 		}
+		if record.Adopted = nil; call.Request.Unknown == nil {
+			if before, err := CallOf(record, p.Bundle(), evaluation.DefaultLimits()); err != nil || before.Request.Draft != evaluation.July {
+				t.Fatalf("%s: if the record had no member adopted, its obligations were July's: %v", record.Line, err)
+			}
+		}
 		got, err := again.Evaluate(t.Context(), asked)
 		var hangs *pdp.Unknown
 		switch {
