@@ -156,6 +156,18 @@ func TestOctoberSearches(t *testing.T) {
 			t.Errorf("%s: got %s, done %s", name, got, done)
 		}
 	}
+	for _, context := range []string{`{"error":{"status":400}}`, `{"required_obligations":["x"]}`} {
+		c := newClient(t, stub(t, says(`{"context":`+context+`,"results":[`+one("a")+`]}`)))
+		for r, err := range c.EnforceSubjects(t.Context(), question, obligations.Handlers{}) {
+			if err == nil {
+				t.Errorf("context %s: found %v", context, r)
+			}
+			context = ""
+		}
+		if context != "" {
+			t.Errorf("context %s: nothing is found, and no error says why", context)
+		}
+	}
 }
 
 // TestOctoberLargePages: a page costs by its size, also if all of its results have the obligations of the page.

@@ -127,6 +127,8 @@ func readPage(body []byte, s sought) (found []item, next string, err *Error) {
 	if s.october {
 		if page.qualify(jsontext.Value("{}"), top.Context); page.conditional() {
 			page.err = nil // each result has the obligations
+		} else if page.err != nil && top.Context.Kind() == '{' {
+			return nil, "", page.err
 		}
 		ofPage = nil
 	}
