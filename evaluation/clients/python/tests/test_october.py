@@ -171,7 +171,7 @@ class Drafts(unittest.TestCase):
                 allow(large, *[{**large, "properties": {}}] * 8_000), obligations=draft, receipts=False
             )
             self.assertEqual((outcome, handled), ("obligated", []))
-            self.assertLess(time.monotonic() - began, 5)
+            self.assertLess(time.monotonic() - began, 12)
 
     def test_an_item_of_a_batch_is_read_as_adopted(self) -> None:
         items = [allow(own("a", "redact")), allow(REDACT), allow()]

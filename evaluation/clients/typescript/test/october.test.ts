@@ -134,7 +134,7 @@ test("a large obligation is compared once: a PDP that lies cannot keep a client 
 		const began = Date.now();
 		const { result, handled } = await enforced(t, allow(large, ...others), { obligations, receipts: false });
 		assert.deepEqual([result, handled], ["obligated", []]);
-		assert.ok(Date.now() - began < 5000);
+		assert.ok(Date.now() - began < 30_000);
 	}
 });
 

@@ -56,6 +56,8 @@ func (g Grant) CheckHolder(p Principal, via evaluation.Via) error {
 	switch {
 	case g.relays() && g.approves():
 		return errors.New("a key that relays what people say says nothing itself; give it relay or approve, and make another key for the other")
+	case g.relays() && g.Forwards:
+		return errors.New("a key with the permission relay is a gateway's or a console's, which enforces the answers itself; leave relays out, and make another key for a caller that forwards requests")
 	case via != "" && via != evaluation.ViaConsole:
 		return errors.New("there is no such way for a key to relay votes by; try console, or leave it out for the form of a gateway")
 	case via != "" && !g.relays():

@@ -120,9 +120,10 @@ func TestKeysThatSayTooMuch(t *testing.T) {
 	k := open(t, t.TempDir(), clock.New())
 	for want, spec := range map[string]Spec{
 		"a key that relays what people say says nothing itself": {Name: "a", Principal: mia, Grant: auth.Grant{Permissions: []auth.Permission{auth.Relay, auth.Approve}}},
-		"there is no such way":          {Name: "b", Via: evaluation.ViaForm, Grant: auth.Grant{Permissions: []auth.Permission{auth.Relay}}},
-		"via says by which way":         {Name: "c", Via: evaluation.ViaConsole},
-		"there is no permission \"re\"": {Name: "d", Grant: auth.Grant{Permissions: []auth.Permission{"re"}}},
+		"which enforces the answers itself":                     {Name: "a", Grant: auth.Grant{Permissions: []auth.Permission{auth.Relay}, Forwards: true}},
+		"there is no such way":                                  {Name: "b", Via: evaluation.ViaForm, Grant: auth.Grant{Permissions: []auth.Permission{auth.Relay}}},
+		"via says by which way":                                 {Name: "c", Via: evaluation.ViaConsole},
+		"there is no permission \"re\"":                         {Name: "d", Grant: auth.Grant{Permissions: []auth.Permission{"re"}}},
 	} {
 		if _, err := k.Add(spec); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: got %v, want %s", spec, err, want)
