@@ -229,7 +229,7 @@ func (i *inheriting) part(inherits *bool, name string, required ...string) part 
 
 // inheritedOfContext is the member that a context of the item's own still inherits by July's draft. By October's, a context
 // of the item's own inherits nothing.
-const inheritedOfContext = supportedMember
+const inheritedOfContext = SupportedMember
 
 func (i *inheriting) context() Object {
 	own, owns := i.item.Get("context")

@@ -186,7 +186,7 @@ func (r *reader) checkContext(context Object) {
 	for _, name := range [...]string{"action", "pdp"} {
 		r.want(!has(context, name), "only the PDP sets this member of the context", "context", name)
 	}
-	for _, name := range [...]string{supportedMember, extensionsMember} {
+	for _, name := range [...]string{SupportedMember, ExtensionsMember} {
 		if declared, ok := context.Get(name); ok {
 			r.want(declared.Kind() == Array, "not an array of strings", "context", name)
 			for n, v := range declared.Elements {

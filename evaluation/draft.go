@@ -16,7 +16,7 @@ const (
 // draftOf returns the draft by which a request with a context is read.
 func draftOf(shape Shape, context Object) Draft {
 	switch {
-	case has(context, extensionsMember):
+	case has(context, ExtensionsMember):
 		return October
 	case shape == AuthZEN:
 		return BundlesDraft
@@ -30,6 +30,6 @@ const ObligationsCapability = "urn:openid:authzen:capability:obligations"
 // The members of a context in which a PEP declares which obligations it can discharge. A body with the second one is of
 // October's draft.
 const (
-	supportedMember  = "supported_obligations"
-	extensionsMember = "supported_mandatory_extensions"
+	SupportedMember  = "supported_obligations"
+	ExtensionsMember = "supported_mandatory_extensions"
 )

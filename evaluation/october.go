@@ -10,7 +10,7 @@ import (
 
 // Adopts reports whether a PEP that sends this context adopts October's draft.
 func Adopts(context Object) bool {
-	extensions, _ := context.Get(extensionsMember)
+	extensions, _ := context.Get(ExtensionsMember)
 	for _, v := range extensions.Elements {
 		if v.Kind() == String && v.Text() == "obligations" {
 			return true
@@ -21,10 +21,10 @@ func Adopts(context Object) bool {
 
 // Declarations returns the members of a context that say what the PEP can discharge, if it is one of October's draft.
 func Declarations(context Object) Object {
-	if !has(context, extensionsMember) {
+	if !has(context, ExtensionsMember) {
 		return Object{}
 	}
-	return context.Without(func(name string) bool { return name != extensionsMember && name != supportedMember })
+	return context.Without(func(name string) bool { return name != ExtensionsMember && name != SupportedMember })
 }
 
 // Type returns the name that a draft has for a type of obligation. October's has few names, and custom for all others.

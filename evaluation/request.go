@@ -57,7 +57,7 @@ func IsTenantName(s string) bool {
 // by a policy, are legal beside any schema, and are recorded.
 func Protocol(member string) bool {
 	switch member {
-	case supportedMember, extensionsMember, "justification", approvalMember, approvalIDMember, "approved", "access_request", "evaluation_id",
+	case SupportedMember, ExtensionsMember, "justification", approvalMember, approvalIDMember, "approved", "access_request", "evaluation_id",
 		capabilityMember, personMember:
 		return true
 	}

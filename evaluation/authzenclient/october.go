@@ -15,12 +15,6 @@ import (
 // This file alone knows Obligations Core and its Standard Types, as of 6 October 2026 (openid/authzen at 8491bc0d), for a PEP.
 // Handlers get obligations as package obligations has them.
 
-// The members of a context by which a PEP adopts the drafts, and declares what it can discharge.
-const (
-	extensionsMember = "supported_mandatory_extensions"
-	supportedMember  = "supported_obligations"
-)
-
 // custom is the type of every obligation that has no standard type. policy-service wraps its own types in it, as vendor, type
 // and properties.
 const (
@@ -47,13 +41,13 @@ func (c *Client) adopt(context evaluation.Object, types []string) (evaluation.Ob
 		if err != nil {
 			return context, err
 		}
-		context = context.With(extensionsMember, extensions)
+		context = context.With(evaluation.ExtensionsMember, extensions)
 	} else {
-		context = context.Without(func(name string) bool { return name == extensionsMember })
+		context = context.Without(func(name string) bool { return name == evaluation.ExtensionsMember })
 	}
 	slices.Sort(types)
 	declared, err := evaluation.Texts(slices.Compact(types))
-	return context.With(supportedMember, declared), err
+	return context.With(evaluation.SupportedMember, declared), err
 }
 
 // malformed begins the type of an obligation that cannot be read. No handler has such a type, so it is not executed, and denies.

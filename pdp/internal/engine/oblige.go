@@ -105,12 +105,6 @@ func (in *Inquiry) denyUndeclared(d *evaluation.Decision) {
 	d.Required = missing
 }
 
-// The members of the context in which the PEP declares types of obligations, and that it adopts October's draft.
-const (
-	supportedMember  = "supported_obligations"
-	extensionsMember = "supported_mandatory_extensions"
-)
-
 // declared returns a function that reports whether the PEP declared a type of obligation. A PEP
 // declares types in its registration, in the request, or in both. If it does so in both, only
 // the types in both count. The native contract by itself declares approval_required.
@@ -119,7 +113,7 @@ const (
 // some out. Who declares custom declares approval_required only by that name besides, and only while the PDP advertises it: a
 // PEP that waits for people must be denied, so that it can request the approval.
 func (in *Inquiry) declared() func(string) bool {
-	sent, inRequest := in.Request.Context.Get(supportedMember)
+	sent, inRequest := in.Request.Context.Get(evaluation.SupportedMember)
 	asker, shape, draft := in.Asker, in.Request.Shape, in.Draft()
 	october := draft == evaluation.October
 	adopts := october && in.adopts()

@@ -434,7 +434,7 @@ func (in *Inquiry) undecidedOwed(d *evaluation.Decision) error {
 		}
 		whole := len(tokens) == 1
 		actor := !whole && evaluation.NamesActors(tokens[1]) && !(h.At == "/context/"+agentMember && h.Type == "string")
-		declares := whole || tokens[1] == supportedMember && slices.ContainsFunc(missing, declarable) || tokens[1] == extensionsMember && october
+		declares := whole || tokens[1] == evaluation.SupportedMember && slices.ContainsFunc(missing, declarable) || tokens[1] == evaluation.ExtensionsMember && october
 		if asks && (whole || actor) || declares && !in.allowsUndeclared() {
 			hangs.add(h.At)
 		}

@@ -179,7 +179,7 @@ func (b *Broker) asDenied(
 	declared := evaluation.Declarations(r.Context)
 	ours := func(name string) bool {
 		_, declares := declared.Get(name)
-		return declares || slices.Contains(claims.Members, name) || bundle.Volatile(name) || name == "supported_obligations" ||
+		return declares || slices.Contains(claims.Members, name) || bundle.Volatile(name) || name == evaluation.SupportedMember ||
 			name == "capability" || evaluation.BindsAlways(name)
 	}
 	said := r.Context.Without(func(name string) bool { return ours(name) || evaluation.Protocol(name) })

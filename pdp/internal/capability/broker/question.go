@@ -228,7 +228,7 @@ func (w *wanted) call(asker evaluation.Asker, now time.Time) (call pdp.GrantCall
 	if call.Asker = asker; asker.Registered {
 		call.Asker.Obligations = append(slices.Clone(asker.Obligations), obligations.CapabilityTerms)
 	} else {
-		context["supported_obligations"] = []string{obligations.CapabilityTerms}
+		context[evaluation.SupportedMember] = []string{obligations.CapabilityTerms}
 	}
 	about := func(typ, id string, properties, context map[string]any) evaluation.Request {
 		r := evaluation.Request{Shape: evaluation.Native, Tenant: a.Tenant}

@@ -97,7 +97,7 @@ func (t *recordedTest) ask() error {
 	}
 	if t.Adopted != nil && !*t.Adopted { // by a context of its own, of a batch's item, or by whom it came
 		inContext, _ := t.request.Get("context")
-		t.request = t.request.With("context", inContext.Object().With("supported_mandatory_extensions", evaluation.List()).Value())
+		t.request = t.request.With("context", inContext.Object().With(evaluation.ExtensionsMember, evaluation.List()).Value())
 		t.comment("supported_mandatory_extensions is empty: the PEP did not adopt the obligations")
 	}
 	if t.Declared != nil {
@@ -138,7 +138,7 @@ func (t *recordedTest) masked(limits evaluation.Limits) bool {
 
 // declare has the request declare the obligations that the registration of the caller did: a test has no registration.
 func (t *recordedTest) declare() error {
-	const member = "supported_obligations"
+	const member = evaluation.SupportedMember
 	inContext, _ := t.request.Get("context")
 	sent, inRequest := inContext.Object().Get(member)
 	all, october := slices.Clone(t.Declared), t.Adopted != nil
