@@ -3,7 +3,6 @@ package authzenclient_test
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -19,6 +18,7 @@ import (
 	"policy-service/evaluation/authzenclient"
 	"policy-service/obligations"
 	"policy-service/pdp/pdptest"
+	"policy-service/pdp/pdptest/lies"
 )
 
 // logs is an obligation of the type log, as a PDP of ours sends it by October's draft.
@@ -202,28 +202,11 @@ func without(t *testing.T, at, member string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var strip func(any) any
-	strip = func(v any) any {
-		switch v := v.(type) {
-		case map[string]any:
-			delete(v, member)
-			for _, inner := range v {
-				strip(inner)
-			}
-		case []any:
-			for _, inner := range v {
-				strip(inner)
-			}
-		}
-		return v
-	}
 	proxy := httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) }}
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var body any
-		if text, _ := io.ReadAll(r.Body); json.Unmarshal(text, &body) == nil {
-			text, _ = json.Marshal(strip(body))
-			r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(text)), int64(len(text))
-		}
+		text, _ := io.ReadAll(r.Body)
+		text = lies.Without(text, member)
+		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(text)), int64(len(text))
 		proxy.ServeHTTP(w, r)
 	}))
 	t.Cleanup(s.Close)

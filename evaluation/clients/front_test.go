@@ -19,6 +19,7 @@ import (
 	"policy-service/pdp/pdptest"
 	"policy-service/pdp/pdptest/inside/auth"
 	"policy-service/pdp/pdptest/inside/server"
+	"policy-service/pdp/pdptest/lies"
 	"policy-service/policies"
 )
 
@@ -87,7 +88,7 @@ func (f *front) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if f.strips != "" {
-		body = without(body, f.strips)
+		body = lies.Without(body, f.strips)
 		r.ContentLength = int64(len(body))
 	}
 	r.Body = io.NopCloser(strings.NewReader(string(body)))
@@ -115,31 +116,6 @@ func (f *front) serve(w http.ResponseWriter, r *http.Request) {
 		}
 		before(w, r)
 	}
-}
-
-// without returns a text of JSON without the members of a name.
-func without(text []byte, name string) []byte {
-	var v any
-	if json.Unmarshal(text, &v) != nil {
-		return text
-	}
-	var strip func(any)
-	strip = func(v any) {
-		switch v := v.(type) {
-		case map[string]any:
-			delete(v, name)
-			for _, inner := range v {
-				strip(inner)
-			}
-		case []any:
-			for _, inner := range v {
-				strip(inner)
-			}
-		}
-	}
-	strip(v)
-	text, _ = json.Marshal(v)
-	return text
 }
 
 // watch has people act as soon as they are asked, before the client gets to know that it may wait.

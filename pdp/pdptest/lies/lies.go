@@ -5,6 +5,7 @@
 package lies
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -164,4 +165,29 @@ func send(status int, headers ...string) http.HandlerFunc {
 		w.WriteHeader(status)
 		_, _ = io.WriteString(w, `{"decision":true,"allow":true}`)
 	}
+}
+
+// Without returns a text of JSON without the members of a name.
+func Without(text []byte, name string) []byte {
+	var v any
+	if json.Unmarshal(text, &v) != nil {
+		return text
+	}
+	var strip func(any)
+	strip = func(v any) {
+		switch v := v.(type) {
+		case map[string]any:
+			delete(v, name)
+			for _, inner := range v {
+				strip(inner)
+			}
+		case []any:
+			for _, inner := range v {
+				strip(inner)
+			}
+		}
+	}
+	strip(v)
+	text, _ = json.Marshal(v)
+	return text
 }
