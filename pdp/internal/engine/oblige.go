@@ -76,11 +76,12 @@ func (in *Inquiry) allowsUndeclared() bool {
 // denyUndeclared denies if the PEP has not declared an obligation that is owed. By October's draft, a deny leaves out what is
 // not declared.
 func (in *Inquiry) denyUndeclared(d *evaluation.Decision) {
-	switch {
-	case len(d.Obligations) == 0 || in.allowsUndeclared():
+	if len(d.Obligations) == 0 || in.allowsUndeclared() || !d.Allow && d.Draft != evaluation.October {
 		return
-	case !d.Allow && d.Draft == evaluation.October:
-		declared, all := in.declared(), d.Obligations
+	}
+	declared := in.declared()
+	if !d.Allow {
+		all := d.Obligations
 		d.Obligations, d.LeftOut = nil, slices.Clone(d.LeftOut)
 		for _, o := range all {
 			if declared(o.Type) {
@@ -90,10 +91,8 @@ func (in *Inquiry) denyUndeclared(d *evaluation.Decision) {
 			}
 		}
 		return
-	case !d.Allow:
-		return
 	}
-	missing := obligations.Missing(d.Obligations, in.declared())
+	missing := obligations.Missing(d.Obligations, declared)
 	if len(missing) == 0 {
 		return
 	}
@@ -114,9 +113,8 @@ func (in *Inquiry) denyUndeclared(d *evaluation.Decision) {
 // PEP that waits for people must be denied, so that it can request the approval.
 func (in *Inquiry) declared() func(string) bool {
 	sent, inRequest := in.Request.Context.Get(evaluation.SupportedMember)
-	asker, shape, draft := in.Asker, in.Request.Shape, in.Draft()
+	asker, shape, draft, adopts := in.Asker, in.Request.Shape, in.Draft(), in.adopts()
 	october := draft == evaluation.October
-	adopts := october && in.adopts()
 	return func(typ string) bool {
 		switch asks := typ == obligations.ApprovalRequired; {
 		case october && !adopts:
