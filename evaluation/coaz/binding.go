@@ -87,8 +87,8 @@ func (b *Binding) Default(method string) (*Mapping, Verdict) {
 	return nil, Unknown
 }
 
-// Forgotten returns a mapping of ours for a method without which a client cannot connect, or list templates, and for which the
-// binding has none; nil for every other. By the letter of the binding a PEP denies such a method.
+// Forgotten returns our mapping for a method for which the binding has no mapping, but without which a client cannot connect or
+// list templates, or nil. By the letter of the binding, a PEP denies such a method.
 func (b *Binding) Forgotten(method string) *Mapping { return b.forgotten[method] }
 
 // Compile compiles a mapping that an operator wrote. In the dialect [AuthZEN] it is an object with an envelope, in
