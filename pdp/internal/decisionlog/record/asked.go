@@ -59,7 +59,9 @@ func (r *Recorded) decodeRequest(limits evaluation.Limits) (q evaluation.Request
 	case err != nil:
 		return q, fmt.Errorf("%w: %w", ErrNoRequest, err)
 	case r.Shape == shapeNative:
-		q.Shape = evaluation.Native
+		if q.Shape = evaluation.Native; q.Draft == evaluation.BundlesDraft {
+			q.Draft = evaluation.July // as a body in that shape is read
+		}
 	case r.Shape != "":
 		return q, fmt.Errorf("%w: it has shape %q, which a later program wrote", ErrNoRequest, r.Shape)
 	}

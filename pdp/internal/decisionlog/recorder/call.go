@@ -59,7 +59,7 @@ func CallOf(r *record.Recorded, b *pdp.Bundle, limits evaluation.Limits) (pdp.Ca
 	case r.Adopted != nil && (request.Draft == evaluation.October || r.Bundle == b.Digest()):
 		// A request that lists the extension and did not adopt it was forwarded.
 		call.Request.Draft, call.Forwards = evaluation.October, !*r.Adopted
-	case request.Draft == evaluation.BundlesDraft && request.Shape == evaluation.Native || r.Bundle == b.Digest():
+	case r.Bundle == b.Digest():
 		call.Request.Draft = evaluation.July
 	}
 	if c := r.Capability; c != nil {
