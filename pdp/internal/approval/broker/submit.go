@@ -176,10 +176,9 @@ func (b *Broker) asDenied(
 	r evaluation.Request, claims evaluation.BindingClaims,
 ) (evaluation.Request, evaluation.Object) {
 	bundle := b.options.PDP().Bundle()
-	declared := evaluation.Declarations(r.Context)
 	ours := func(name string) bool {
-		_, declares := declared.Get(name)
-		return declares || slices.Contains(claims.Members, name) || bundle.Volatile(name) || name == evaluation.SupportedMember ||
+		return slices.Contains(claims.Members, name) || bundle.Volatile(name) ||
+			name == evaluation.SupportedMember || name == evaluation.ExtensionsMember ||
 			name == "capability" || evaluation.BindsAlways(name)
 	}
 	said := r.Context.Without(func(name string) bool { return ours(name) || evaluation.Protocol(name) })
