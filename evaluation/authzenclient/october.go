@@ -29,9 +29,7 @@ func (c *Client) adopt(context evaluation.Object, types []string) (evaluation.Ob
 	}
 	if !c.july {
 		for n, typ := range types {
-			if standardTypes[typ] == nil {
-				types[n] = custom
-			}
+			types[n] = evaluation.October.Type(typ)
 			// A PDP that advertises this type sends it, wrapped. Any other denies, and the PEP can request an approval.
 			if typ == obligations.ApprovalRequired {
 				types = append(types, typ)
