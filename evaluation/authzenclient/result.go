@@ -127,7 +127,7 @@ func readPage(body []byte, s sought) (found []item, next string, err *Error) {
 	if s.october {
 		if page.qualify(jsontext.Value("{}"), top.Context); page.conditional() {
 			page.err = nil // each result has the obligations
-		} else if page.err != nil && top.Context.Kind() == '{' {
+		} else if page.err != nil && top.Context.Kind() == '{' { // any other context excludes only the results without their own
 			return nil, "", page.err
 		}
 		ofPage = nil

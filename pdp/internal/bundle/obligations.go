@@ -147,15 +147,14 @@ func (r *obligationReader) properties(n *yaml.Node, typ obligations.Type) evalua
 		r.refuseProperties(n, typ, err)
 	}
 	r.templates(n)
-	if to, _ := o.Get("to"); typ.Name == "notification" && to.Kind() == evaluation.Array {
-		if to.Len() > 1 && !r.october {
-			r.Bad(n, "obligation_properties", "a notification of the draft of July goes to one address",
-				"write obligations: october in bundle.yaml, or an obligation for each address")
-		}
-		for _, first := range to.Elements { // July's form of one address
-			if to.Len() == 1 {
-				o = o.With("to", first)
-			}
+	switch to, _ := o.Get("to"); {
+	case typ.Name != "notification" || to.Kind() != evaluation.Array:
+	case to.Len() > 1 && !r.october:
+		r.Bad(n, "obligation_properties", "a notification of the draft of July goes to one address",
+			"write obligations: october in bundle.yaml, or an obligation for each address")
+	case to.Len() == 1:
+		for _, address := range to.Elements { // July's form of one address
+			o = o.With("to", address)
 		}
 	}
 	switch typ.Name {
