@@ -39,6 +39,8 @@ type Bundle struct {
 	problems Problems
 	// TypeNames are the names of types in requests. They are suggested if a name is misspelt.
 	TypeNames []string
+	// Mappings are the types whose entities are rows of an application's database.
+	Mappings map[types.EntityType]*Mapping
 }
 
 // The problems of a bundle are those of its documents.
