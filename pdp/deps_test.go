@@ -170,6 +170,7 @@ var rooms = []struct{ room, not, because string }{
 	{"pdp/pdptest/clock", "anything of ours", "tests of any package could not import it without a cycle"},
 	{"pdp/pdptest/counted", "anything of ours", "uses would be judged with code that counts them"},
 	{"pdp/pdptest/crashedlog", "anything of ours but pdp/internal/decisionlog pdp/internal/decisionlog/format pdp/internal/decisionlog/record", "a crashed log would be made by another program than the log, and could look different"},
+	{"pdp/pdptest/database", "anything of ours but pdp/pdptest/judged pdp/pdptest/night", "conditions for rows would be judged with a part of what makes them"},
 	{"pdp/pdptest/filetree", "anything of ours", "tests of pdp itself could not import it without a cycle"},
 	{"pdp/pdptest/etcdtest", "anything of ours but pdp/internal/ledger pdp/internal/ledger/etcd pdp/pdptest/judged pdp/pdptest/night pdp/pdptest/port", "etcd would be tested with a part of what asks it"},
 	{"pdp/pdptest/judged", "anything of ours but pdp/pdptest/filetree pdp/pdptest/night", "our log would be judged with code of ours"},
@@ -245,7 +246,7 @@ var owners = []struct{ paths, where, because string }{
 	{"policy-service/pdp/internal/command", "pdp/command pdp/internal/command/... pdp/pdptest/inside/...", "a server or the library would carry the command line"},
 	{"policy-service/pdp/internal/command/gateway", "pdp/internal/command pdp/internal/command/tools", "commands of one kind of user would carry those of another"},
 	{"policy-service/pdp/internal/command/approve policy-service/pdp/internal/command/audit policy-service/pdp/internal/command/author policy-service/pdp/internal/command/operate policy-service/pdp/internal/command/tools", "pdp/internal/command", "commands of one kind of user would carry those of another"},
-	{"policy-service/pdp/pdptest", "pdp/pdptest/browsertest pdp/pdptest/mcptest pdp/pdptest/etcdtest pdp/pdptest/judged", "the binary would carry helpers of tests"},
+	{"policy-service/pdp/pdptest", "pdp/pdptest/browsertest pdp/pdptest/database pdp/pdptest/mcptest pdp/pdptest/etcdtest pdp/pdptest/judged", "the binary would carry helpers of tests"},
 	{"policy-service/pdp/pdptest/mcptest policy-service/pdp/internal/mcp/internal/upstream/upstreamtest policy-service/pdp/internal/console/oidctest policy-service/pdp/pdptest/browsertest policy-service/pdp/pdptest/witnesstest policy-service/pdp/internal/visible/hostile github.com/chromedp", "pdp/pdptest/browsertest", "the binary would carry helpers of tests"},
 	{"policy-service/pdp/internal/server/floor", "", "the binary would carry a server that answers without a decision"},
 }
@@ -500,7 +501,7 @@ var readSources = sync.OnceValues(func() (all []source, err error) {
 		switch {
 		case err != nil:
 			return err
-		case entry.IsDir() && (hidden || entry.Name() == "testdata" || name == "pdp/pdptest/judges" || name == "pdp/pdptest/kubernetes" || name == "pdp/pdptest/etcd"): // modules of their own
+		case entry.IsDir() && (hidden || entry.Name() == "testdata" || name == "pdp/pdptest/databases" || name == "pdp/pdptest/judges" || name == "pdp/pdptest/kubernetes" || name == "pdp/pdptest/etcd"): // modules of their own
 			return fs.SkipDir
 		case entry.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go"):
 			return nil
