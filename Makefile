@@ -88,9 +88,9 @@ AT_ONCE = $(shell expr $(if $(WITHOUT),2,1) + $$(getconf _NPROCESSORS_ONLN))
 TESTS = env GOGC="$${GOGC:-400}" $(GO) run ./.ci/tests
 GO_TEST = -vet=off $(COUNT) -timeout 40m
 
-# What make test leaves out, and make ci has: tests in browsers, beside an etcd, of what Helm, Kubernetes and Compose make of our
-# files, by judges of our proofs, and of archives and images. They ask night.Other for these names.
-WITHOUT ?= browsers etcd kubernetes judges releases
+# What make test leaves out, and make ci has: tests in browsers, in databases, beside an etcd, of what Helm, Kubernetes and Compose
+# make of our files, by judges of our proofs, and of archives and images. They ask night.Other for these names.
+WITHOUT ?= browsers databases etcd kubernetes judges releases
 
 # make test takes results that the go command has kept, of packages whose tests would read the same files again. The tests of a few
 # start programs that read the checkout, of which the go command hears nothing. They call filetree.Checkout, and run again after any

@@ -48,7 +48,7 @@ func Npm(t testing.TB) {
 }
 
 // others are what `make test` leaves out: it is not on every machine, or takes long to compile. See WITHOUT in the Makefile.
-var others = []string{"browsers", "etcd", "kubernetes", "judges", "releases"}
+var others = []string{"browsers", "databases", "etcd", "kubernetes", "judges", "releases"}
 
 // Other skips a test that needs one of the others, if the variable WITHOUT names that.
 func Other(t testing.TB, name string) {
