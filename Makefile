@@ -118,7 +118,7 @@ npm: ## hold us to programs of others, MCP, Rust Cedar, CEL; test the clients in
 	@NPM=1 $(GO) run ./.ci/tests -calls Npm $(GO_TEST) $(SHORT) -parallel 4
 
 # The rooms in which files become a bundle, and a bundle answers questions.
-LIBRARY = $(addprefix pdp/internal/,access bundle document engine lint outline places source)
+LIBRARY = $(addprefix pdp/internal/,access bundle document engine filter lint outline places source)
 
 # The files that programs of others judge us by.
 NPM_JUDGES = pdp/mcp pdp/internal/mcp pdp/internal/rpc pdp/console pdp/internal/console pdp/internal/cedartext $(LIBRARY) evaluation obligations policies cmd/policy-service/deploy/compose pdp/capability pdp/internal/capability pdp/internal/server/capabilities pdp/pdptest/mcptest pdp/pdptest/browsertest go.mod go.sum

@@ -24,7 +24,7 @@ import (
 const module = "policy-service"
 
 // library are the rooms in which files become a bundle, and a bundle answers questions.
-const library = "pdp/internal/access pdp/internal/bundle pdp/internal/document pdp/internal/engine pdp/internal/lint pdp/internal/outline pdp/internal/places pdp/internal/source"
+const library = "pdp/internal/access pdp/internal/bundle pdp/internal/document pdp/internal/engine pdp/internal/filter pdp/internal/lint pdp/internal/outline pdp/internal/places pdp/internal/source"
 
 // rooms is the map of the house: ROOM must not import NOT, because BECAUSE. A room may have several lines, and must have
 // one. A name stands for one package, and "name/..." for it and all below it; after "but" stands what is excepted.
@@ -48,6 +48,7 @@ var rooms = []struct{ room, not, because string }{
 	{"pdp", "pdp/internal/server/... pdp/internal/mcp/... pdp/mcp/... pdp/internal/console/... pdp/internal/httpclient evaluation/authzenclient", "a program that embeds a PDP would carry a server, or a client of one"},
 	{"pdp", "pdp/internal/decisionlog/... pdp/decisionlog/... pdp/internal/approval/... pdp/approval/... pdp/internal/capability/... pdp/internal/ledger/... pdp/internal/boltfile/...", "a program that embeds a PDP would carry our stores, even if it has its own"},
 	{"pdp/internal/engine", "anything of ours but evaluation obligations pdp/internal/bundle", "a decision would depend on more than a question and a bundle, and could not be made again from its record"},
+	{"pdp/internal/filter", "anything of ours but evaluation obligations pdp/internal/bundle pdp/internal/engine", "a condition would depend on more than a question and a bundle, and could not be made again from its record"},
 	{"pdp/internal/source", "anything of ours but evaluation pdp/internal/document pdp/internal/plainfile pdp/internal/spelling", "files would be read differently for what is in them, and a file that is not Cedar could keep others from being read"},
 	{"pdp/internal/bundle", "anything of ours but evaluation obligations pdp/internal/cedartext pdp/internal/access pdp/internal/document pdp/internal/places pdp/internal/source pdp/internal/spelling schemas", "a bundle is checked before the first question, and could not be if it needed a question, a clock or a store"},
 	{"pdp/internal/access", "anything of ours but pdp/internal/document", "an access declaration would become other policies because of another file of the bundle"},
@@ -233,9 +234,10 @@ var owners = []struct{ paths, where, because string }{
 	{"cel.dev/cel-go", "evaluation/coaz", "cel-go adds 10 MB, and each place that evaluates expressions must bound them"},
 	{"github.com/santhosh-tekuri/jsonschema", "pdp/internal/bundle pdp/internal/mcp/internal/arguments pdp/pdptest", "it fetches what a schema refers to, cannot be stopped, and quotes secrets, and each place must guard against that"},
 	{"github.com/modelcontextprotocol/go-sdk", "evaluation/coaz/sdkpep evaluation/coaz/sdkpep/example", "the gateway is tested against the SDK, and would pass if both wrote a message with the same mistake"},
-	{"github.com/cedar-policy/cedar-go", "pdp/internal/access pdp/internal/bundle pdp/internal/engine pdp/internal/lint pdp/internal/outline", "a second place that makes Cedar requests could fail open"},
+	{"github.com/cedar-policy/cedar-go", "pdp/internal/access pdp/internal/bundle pdp/internal/engine pdp/internal/filter pdp/internal/lint pdp/internal/outline", "a second place that makes Cedar requests could fail open"},
 	{"github.com/cedar-policy/cedar-go/x/exp", "", "it is experimental, and its batch evaluator drops forbids"},
 	{"github.com/cedar-policy/cedar-go/x/exp/ast", "pdp/internal/bundle/ast.go pdp/internal/bundle/policysteps.go", "it is experimental, and a change in it would touch more than two files"},
+	{"github.com/cedar-policy/cedar-go/x/exp/eval", "pdp/internal/bundle/ast.go", "it is experimental, and evaluates what a filter knows as a decision does"},
 	{"github.com/cedar-policy/cedar-go/x/exp/schema", "pdp/internal/bundle/schema.go pdp/internal/bundle/schemafiles.go pdp/internal/bundle/schemasize.go", "it is experimental, and a change in it would touch more than three files"},
 	{"policy-service/" + strings.ReplaceAll(library, " ", " policy-service/"), "pdp pdp/internal/lsp " + library, "a command, a server or a store would decide beside pdp"},
 	{"policy-service/pdp/internal/rpc", "pdp/mcp/wire pdp/internal/mcp/...", "messages of MCP would be read where no gateway is"},

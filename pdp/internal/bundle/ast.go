@@ -11,6 +11,7 @@ import (
 	publicast "github.com/cedar-policy/cedar-go/ast"
 	"github.com/cedar-policy/cedar-go/types"
 	"github.com/cedar-policy/cedar-go/x/exp/ast"
+	"github.com/cedar-policy/cedar-go/x/exp/eval"
 	"github.com/go-json-experiment/json"
 )
 
@@ -251,16 +252,13 @@ func idVariable(n ast.IsNode) (Variable, bool) {
 	return 0, false
 }
 
-// prefixOf recognises a pattern that is a text and then one star. cedar-go shows what is in a pattern as JSON alone.
+// prefixOf recognises a pattern that is a text and then one star.
 func prefixOf(p types.Pattern) (prefix string, ok bool) {
-	text, err := p.MarshalJSON()
-	var parts []any
-	if err != nil || json.Unmarshal(text, &parts) != nil || len(parts) != 2 || parts[1] != "Wildcard" {
+	texts, err := PatternTexts(p)
+	if err != nil || len(texts) != 2 || texts[1] != "" {
 		return "", false
 	}
-	literal, _ := parts[0].(map[string]any)
-	prefix, ok = literal["Literal"].(string)
-	return prefix, ok && prefix != ""
+	return texts[0], texts[0] != ""
 }
 
 // entityVariable recognises a variable that holds an entity.
@@ -389,8 +387,12 @@ type Term struct {
 	Test    ScopeTest     // of OpTest; of any other is, the type alone
 	Value   types.Value   // of OpValue
 	Pattern types.Pattern // of OpLike
-	Name    string        // of OpCall, the function; of OpOrder, the sign
+	Name    string        // of OpCall, the function; of OpContains, the method; of OpOrder, the sign
+	Keys    []string      // of OpBuild, those of a record; nil of a set
 	Args    []*Term
+	// OfResource is set if the term uses the resource or its id, or the context or context.pdp as a value: its result differs
+	// among the resources of otherwise equal requests.
+	OfResource bool
 
 	node ast.IsNode // nil of the opposite of another term that no policy writes out
 }
@@ -401,6 +403,7 @@ type Op uint8
 // The operators, as far as terms tell them apart.
 const (
 	opOther Op = iota // errs on an argument of a wrong type
+	OpIs              // any other is
 	OpBuild           // a set or a record, made of anything
 	OpTrue
 	OpFalse
@@ -440,7 +443,7 @@ func (p *Policy) Terms() []*Term {
 func (c Conjunct) Term() *Term {
 	t := termOf(c.Body)
 	if c.Unless {
-		t = &Term{Op: OpNot, Args: []*Term{t}}
+		t = &Term{Op: OpNot, Args: []*Term{t}, OfResource: t.OfResource}
 	}
 	return t
 }
@@ -448,19 +451,19 @@ func (c Conjunct) Term() *Term {
 // termOf makes the term of a node.
 func termOf(n ast.IsNode) *Term {
 	if test, ok := TestOfNode(n); ok {
-		return &Term{Op: OpTest, Test: test, node: n}
+		return test.Term(n)
 	}
 	if path, ok := pathOf(n); ok {
-		return &Term{Op: OpPath, Path: path, node: n}
+		return &Term{Op: OpPath, Path: path, node: n, OfResource: path.ofResource()}
 	}
 	t := &Term{Op: OpOf(n), node: n}
 	switch n := n.(type) {
 	case ast.NodeTypeHas:
 		if path, ok := pathOf(n.Arg); ok {
 			path.Names, path.Has = append(path.Names, string(n.Value)), true
-			return &Term{Op: OpHas, Path: path, node: n}
+			return &Term{Op: OpHas, Path: path, node: n, OfResource: path.Root == VariableNames[ResourceVar]}
 		}
-		t.Path.Names = []string{string(n.Value)}
+		t.Path.Names, t.Path.Has = []string{string(n.Value)}, true
 	case ast.NodeTypeAccess:
 		t.Path.Names = []string{string(n.Value)}
 	case ast.NodeTypeIs:
@@ -473,6 +476,17 @@ func termOf(n ast.IsNode) *Term {
 		t.Value = n.Value
 	case ast.NodeTypeExtensionCall:
 		t.Name = string(n.Name)
+	case ast.NodeTypeRecord:
+		t.Keys = []string{}
+		for _, e := range n.Elements {
+			t.Keys = append(t.Keys, string(e.Key))
+		}
+	case ast.NodeTypeContains:
+		t.Name = "contains"
+	case ast.NodeTypeContainsAll:
+		t.Name = "containsAll"
+	case ast.NodeTypeContainsAny:
+		t.Name = "containsAny"
 	case ast.NodeTypeLessThan:
 		t.Name = "<"
 	case ast.NodeTypeLessThanOrEqual:
@@ -483,13 +497,64 @@ func termOf(n ast.IsNode) *Term {
 		t.Name = ">="
 	}
 	for _, child := range Children(n) {
-		t.Args = append(t.Args, termOf(child))
+		arg := termOf(child)
+		t.Args, t.OfResource = append(t.Args, arg), t.OfResource || arg.OfResource
 	}
 	if n, ok := n.(ast.NodeTypeNotEquals); ok {
 		t.node = ast.NodeTypeEquals(n)
-		return &Term{Op: OpNot, Args: []*Term{t}}
+		return &Term{Op: OpNot, Args: []*Term{t}, OfResource: t.OfResource}
 	}
 	return t
+}
+
+// Term returns the test as a term. n is the node of the test, or nil of a test of a scope.
+func (t ScopeTest) Term(n ast.IsNode) *Term {
+	return &Term{Op: OpTest, Test: t, node: n, OfResource: t.Of == ResourceVar}
+}
+
+// ofResource reports whether what is read at the path differs among resources.
+func (p AttributePath) ofResource() bool {
+	if p.Root != "context" {
+		return p.Root == VariableNames[ResourceVar]
+	}
+	whole := []string{"pdp", resourceMember, "id"}
+	return len(p.Names) <= len(whole) && slices.Equal(p.Names, whole[:len(p.Names)])
+}
+
+// Text returns the term in Cedar's syntax.
+func (t *Term) Text() string {
+	if t.node == nil {
+		return "(…)"
+	}
+	text := Conjunct{Body: t.node}.Text()
+	return strings.TrimSuffix(strings.TrimPrefix(text, "when { "), " }")
+}
+
+// Eval evaluates a term that does not use the resource, as cedar-go does where it decides.
+func (t *Term) Eval(request cedar.Request, entities types.EntityGetter) (types.Value, error) {
+	return eval.Eval(t.node, eval.Env{Entities: entities, Principal: request.Principal, Action: request.Action, Resource: request.Resource, Context: request.Context})
+}
+
+// PatternTexts returns the texts between the stars of a pattern. cedar-go shows what is in a pattern as JSON alone.
+func PatternTexts(p types.Pattern) ([]string, error) {
+	text, err := p.MarshalJSON()
+	if err != nil {
+		return nil, err
+	}
+	var parts []any
+	if err := json.Unmarshal(text, &parts); err != nil {
+		return nil, err
+	}
+	texts := []string{""}
+	for _, part := range parts {
+		if literal, ok := part.(map[string]any); ok {
+			text, _ := literal["Literal"].(string)
+			texts[len(texts)-1] += text
+		} else {
+			texts = append(texts, "")
+		}
+	}
+	return texts, nil
 }
 
 // IsWritten reports if a policy writes the term out whole: it looks neither at the request nor at an entity.
@@ -568,6 +633,8 @@ func OpOf(n ast.IsNode) Op {
 		return OpOrder
 	case ast.NodeTypeSet, ast.NodeTypeRecord:
 		return OpBuild
+	case ast.NodeTypeIs:
+		return OpIs
 	case ast.NodeTypeIn, ast.NodeTypeIsIn:
 		return OpIn
 	case ast.NodeTypeEquals, ast.NodeTypeNotEquals:

@@ -46,6 +46,9 @@ func (f *Facts) sees(members ...string) bool {
 	})
 }
 
+// SeesNow reports whether the policy can see the time.
+func (f *Facts) SeesNow() bool { return f.sees("now") }
+
 // Sight is what the policies of a view can see of a question. Nil is for everything.
 //
 // A policy sees an attribute of an entity only by its name, whatever expression the entity comes from. It sees a member

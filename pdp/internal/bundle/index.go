@@ -239,6 +239,27 @@ func (x Index) Find(ls *Lineages, scratch *Scratch) []int32 {
 	return slices.Compact(found)
 }
 
+// FindOpen is Find of a question whose resource is any entity of its type, below whatever it may be.
+func (x Index) FindOpen(ls *Lineages, scratch *Scratch) []int32 {
+	keys, found := &scratch.keys, scratch.found[:0]
+	for _, v := range []Variable{PrincipalVar, ActionVar} {
+		keys[v] = ls[v].requestKeys(keys[v][:0])
+	}
+	for _, a := range keys[ActionVar] {
+		byPrincipal := x[a]
+		filedUnder(byPrincipal, keys[PrincipalVar], &ls[PrincipalVar], func(byResource map[IndexKey][]int32) {
+			for k, n := range byResource {
+				if k.Form != KeyType || k.uid.Type == ls[ResourceVar].Uid.Type {
+					found = append(found, n...)
+				}
+			}
+		})
+	}
+	slices.Sort(found)
+	scratch.found = found
+	return slices.Compact(found)
+}
+
 // filedUnder calls do for every value that is filed under the keys of a variable. A request
 // may bring thousands of ancestors for each of two variables. So filedUnder walks the shorter
 // one, the keys or the filed values.

@@ -21,8 +21,9 @@ type Store struct {
 	// by their own id, because an agent may be named by its id alone. Naming has them by the
 	// ids of these other identities.
 	Identified, Naming map[types.String][]types.Entity
-	// below are the types of the entities that have parents. It is nil before prepareSearch.
-	below map[types.EntityType]bool
+	// below are the types of the entities that have parents, and ParentTypes those of the parents. Both are nil before
+	// prepareSearch.
+	below, ParentTypes map[types.EntityType]bool
 }
 
 // Get implements types.EntityGetter.
@@ -102,7 +103,7 @@ func (s *Store) prepareSearch() {
 	s.Ids = map[types.EntityType][]string{}
 	s.Children = map[types.EntityUID][]types.EntityUID{}
 	s.Identified, s.Naming = map[types.String][]types.Entity{}, map[types.String][]types.Entity{}
-	s.below = map[types.EntityType]bool{}
+	s.below, s.ParentTypes = map[types.EntityType]bool{}, map[types.EntityType]bool{}
 	for uid, e := range s.Entities {
 		if _, ok := e.Attributes.Get(identities); ok {
 			s.Identified[uid.ID] = append(s.Identified[uid.ID], e)
@@ -115,6 +116,7 @@ func (s *Store) prepareSearch() {
 			s.below[uid.Type] = true
 		}
 		for parent := range e.Parents.All() {
+			s.ParentTypes[parent.Type] = true
 			s.Children[parent] = append(s.Children[parent], uid)
 		}
 	}

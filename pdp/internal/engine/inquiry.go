@@ -12,6 +12,7 @@
 //   - approval.go and reviewer.go: which verdicts wait for a person, and which person may decide;
 //   - own.go: who fulfils a request that is not their own;
 //   - measure.go: how long each policy takes;
+//   - open.go: a question about all entities of a type, of which a filter is made;
 //   - outlook.go, with verdicts.go, unknown.go and settle.go: a request of which not all values are known, because the
 //     caller does not know them yet or because masks hide them in a record.
 //

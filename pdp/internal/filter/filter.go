@@ -1,13 +1,18 @@
 // Package filter makes the condition by which an application's own query selects the rows that a decision allows.
 //
-// A row is selected exactly if the decision about it allows, or the filter is refused with its reason.
+// A row is selected exactly if the decision about it allows, or the filter is refused with its reason. Begin at [Make]. What a
+// question knows is evaluated as a decision evaluates it (translate.go, operand.go, compare.go). What only a row has becomes SQL
+// (column.go, set.go), of which each part is TRUE exactly where it is so (condition.go). A row that does not fit the schema is
+// denied, whatever policies read (fit.go).
 package filter
 
 import (
 	"context"
-	"errors"
+	"slices"
+	"strings"
 
 	"policy-service/evaluation"
+	"policy-service/pdp/internal/bundle"
 	"policy-service/pdp/internal/engine"
 )
 
@@ -59,15 +64,187 @@ type Outcome struct {
 
 // Refusal is why there is no filter. It is an error.
 type Refusal struct {
-	Reason                       string // filter_unmapped, filter_unsupported, …
+	Reason                       string
 	Policy, Position, Expression string
 	Detail, Try                  string
 }
 
-func (r *Refusal) Error() string { return r.Detail }
+// The reasons of refusals.
+const (
+	Unmapped    = "filter_unmapped"
+	Unsupported = "filter_unsupported"
+	Stored      = "filter_stored"
+	SubjectType = "filter_subject_type"
+	Action      = "filter_action"
+	TooLarge    = "filter_too_large"
+)
+
+func (r *Refusal) Error() string {
+	text := r.Detail + "; " + r.Try
+	if r.Policy != "" {
+		text = "policy " + bundle.Quote(r.Policy) + " at " + r.Position + ": " + r.Expression + ": " + text
+	}
+	return text
+}
 
 // Make makes the filter of a question whose resource has only a type. The error is a [*Refusal], an [*evaluation.Error], or one
 // of the engine.
 func Make(ctx context.Context, in *engine.Inquiry, o Options) (*Filter, error) {
-	return nil, errors.New("not yet")
+	t, err := newTranslator(in, o)
+	if err != nil {
+		return nil, err
+	}
+	open, err := in.Open()
+	if err != nil {
+		return nil, err
+	}
+	f := &Filter{Reason: open.Reason}
+	if open.Reason != "" {
+		return f, asError(f.write(no, o))
+	}
+	if err := t.ask(open); err != nil {
+		return nil, err
+	}
+	permitted, rest := no, []*condition{}
+	if t.mapping.Tenant.Name != "" {
+		rest = append(rest, t.column(t.mapping.Tenant).is(in.Request.Tenant).is)
+	}
+	rest = append(rest, t.fit())
+	fails := func(is truth) *condition { // an errored policy of these denies
+		if t.bundle.Config.IgnoreForbidErrors {
+			return isNotTrue(is.is)
+		}
+		return is.not
+	}
+	for _, p := range open.Policies {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		is, owes := t.policyTruth(p), owed(p)
+		f.Clock = f.Clock || p.Facts.SeesNow()
+		if o.Explain {
+			f.Policies = append(f.Policies, outcome(p, is.is, o))
+		}
+		switch {
+		case len(owes) > 0 && is.is.kind != never && open.AllowsUndeclared:
+			return nil, &Refusal{
+				Reason: Unsupported, Policy: p.Id, Position: p.Position, Expression: "@obligation",
+				Detail: "rows would be allowed with obligations that nobody has declared", Try: "set undeclared_obligations: deny in bundle.yaml",
+			}
+		case p.Forbids(), len(owes) > 0:
+			rest = append(rest, fails(is))
+			if is.is.kind != never {
+				f.Required = append(f.Required, owes...)
+			}
+		default:
+			permitted = some(permitted, is.is)
+			if len(p.Obliges) > 0 && !t.bundle.Config.IgnoreForbidErrors { // errored, it denies
+				rest = append(rest, some(is.is, is.not))
+			}
+		}
+	}
+	slices.Sort(f.Required)
+	f.Required = slices.Compact(f.Required)
+	if permitted.kind == never {
+		rest = nil
+	}
+	if refusal := f.write(all(append(rest, permitted)...), o); refusal != nil {
+		return nil, refusal
+	}
+	return f, nil
+}
+
+func asError(r *Refusal) error {
+	if r == nil {
+		return nil
+	}
+	return r
+}
+
+// owed returns the types of the obligations that an allow owes if a permit determines it.
+func owed(p *bundle.Policy) (types []string) {
+	for _, o := range p.Obliges {
+		if !p.Forbids() && o.On.With(true) {
+			types = append(types, o.Type.Name)
+		}
+	}
+	return types
+}
+
+// newTranslator returns a translator for the type of the question's resource.
+func newTranslator(in *engine.Inquiry, o Options) (*translator, error) {
+	if in.Bundle == nil {
+		return nil, engine.ErrNoBundle
+	}
+	wire, action := in.Request.Resource.Type, in.Request.Action.Name
+	typ, _ := in.Bundle.Config.EntityType(wire)
+	m := in.Bundle.Mappings[typ]
+	if m == nil {
+		return nil, &Refusal{Reason: Unmapped, Detail: "filters.yaml maps no type " + bundle.Quote(wire), Try: "map it there, or ask about each resource"}
+	}
+	if action == bundle.ApprovalAction || action == "tool.fulfil" || strings.HasPrefix(action, "capability.") {
+		return nil, &Refusal{Reason: Action, Detail: "no filter is made for " + action, Try: "ask about each resource"}
+	}
+	if subject, ok := in.Bundle.Config.EntityType(in.Request.Subject.Type); ok && subject == typ {
+		return nil, &Refusal{Reason: SubjectType, Detail: "the subject is of type " + wire + ", as the rows are", Try: "ask about each resource"}
+	}
+	t := &translator{bundle: in.Bundle, mapping: m, dialect: o.Dialect, alias: table(m.Table)}
+	if o.Alias != "" {
+		t.alias = quote(o.Alias)
+	}
+	t.id = t.column(m.ID)
+	return t, t.checkDialect()
+}
+
+// checkDialect refuses a mapping with columns that the dialect does not have.
+func (t *translator) checkDialect() error {
+	if t.dialect != SQLite {
+		return nil
+	}
+	var walk func(map[string]*bundle.Mapped) error
+	walk = func(members map[string]*bundle.Mapped) error {
+		for name, m := range bundle.ByName(members) {
+			switch m.Column.Type {
+			case bundle.TimestamptzColumn, bundle.TextsColumn, bundle.UUIDsColumn:
+				return &Refusal{Reason: Unsupported, Detail: "column " + m.Column.Name + " of attribute " + name + " is a " + string(m.Column.Type) + ", and SQLite has none",
+					Try: "map datetimes as millis, and sets as rows of another table"}
+			}
+			if err := walk(m.Members); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return walk(t.mapping.Attributes)
+}
+
+// ask gives the translator a question.
+func (t *translator) ask(open *engine.Open) error {
+	t.open = open
+	t.known = reader{entities: open.Entities, mapped: t.mapping.Type}
+	subject := bundle.LineageOf(open.Request.Principal, open.Entities)
+	for s := open.View.Store; s != nil; s = s.Root {
+		if len(s.Ids[t.mapping.Type]) > 0 {
+			return &Refusal{Reason: Stored, Detail: "the bundle stores entities of type " + t.mapping.Wire + ", which are rows of a table",
+				Try: "take them out of entities/, or take the type out of filters.yaml"}
+		}
+		t.known.climbs = t.known.climbs || s.ParentTypes[t.mapping.Type]
+	}
+	if t.known.reaches(subject) {
+		return &Refusal{Reason: Unsupported, Detail: "the subject is below an entity of type " + t.mapping.Wire + ", which is a row of a table",
+			Try: "have subjects below stored entities alone"}
+	}
+	return nil
+}
+
+// outcome returns what became of a policy.
+func outcome(p *bundle.Policy, is *condition, o Options) Outcome {
+	made := Outcome{Policy: p.Id, Effect: "permit", Position: p.Position}
+	if p.Forbids() {
+		made.Effect = "forbid"
+	}
+	var alone Filter
+	made.Refused = alone.write(is, o)
+	made.Condition = alone.SQL
+	return made
 }

@@ -1,0 +1,175 @@
+package filter
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"policy-service/pdp/internal/bundle"
+)
+
+// set is a set of a row: an array, or rows of another table.
+type set struct {
+	of      *bundle.Mapped
+	element column // what an element is, and in rows also where
+	array   column // without a name in rows
+	from    string // the other table, with the condition that its rows belong to the row
+}
+
+// inner is the name of the other table in a condition.
+const inner = `"_pf1"`
+
+// setOf returns the set of a mapped attribute.
+func (t *translator) setOf(m *bundle.Mapped) *set {
+	s := &set{of: m}
+	if m.Rows == nil {
+		s.array = t.column(m.Column)
+		s.element = column{typ: bundle.ColumnType(strings.TrimSuffix(string(m.Column.Type), "[]")), dialect: t.dialect, strict: t.mapping.Strict}
+		return s
+	}
+	key := column{inner + "." + quote(m.Rows.Key), t.id.typ, t.dialect, t.mapping.Strict}
+	s.element = column{inner + "." + quote(m.Rows.Value.Name), m.Rows.Value.Type, t.dialect, t.mapping.Strict}
+	s.from = table(m.Rows.Table) + " " + inner + " WHERE " + key.compared() + " = " + t.id.compared()
+	switch {
+	case key.doubted(): // the index of the key is one of the default collation
+		s.from += ` COLLATE "default" AND ` + key.exact() + " = " + t.id.exact()
+	case t.dialect == SQLite && !t.mapping.Strict:
+		s.from += " AND typeof(" + key.name + ") = '" + strings.ToLower(key.sqlType()) + "'"
+	}
+	return s
+}
+
+// exists returns the conditions that an element in a row of the other table is so, and that none is.
+func (s *set) exists(element *condition) truth {
+	switch element.kind {
+	case never:
+		return truth{is: no, not: yes}
+	case refused:
+		return truth{is: element, not: element}
+	}
+	text := []any{"EXISTS (SELECT 1 FROM " + s.from}
+	if element.kind != always {
+		text = element.flat(append(text, " AND "), and)
+	}
+	text = append(text, ")")
+	return truth{is: when(text...), not: when(append([]any{"NOT "}, text...)...)}
+}
+
+// isEmpty returns the conditions that the set has no element, and that it has one.
+func (s *set) isEmpty() truth {
+	if s.array.name == "" {
+		return s.exists(yes).opposite()
+	}
+	return truth{
+		is:  when("cardinality(", s.array.name, ") = 0").defining(s.array.name),
+		not: when("cardinality(", s.array.name, ") > 0").defining(s.array.name),
+	}
+}
+
+// compared returns the conditions that the array and a list compare so, by an operator that an index serves, and that they do not.
+func (s *set) compared(sign string, list any) truth {
+	is := []any{s.array.name, sign, list}
+	not := []any{"NOT (", s.array.name, sign, list, ")"}
+	if s.element.doubted() { // the collation of an array is that of its elements
+		exact := []any{s.array.name, ` COLLATE "C"`, sign, list}
+		is = slices.Concat(is, []any{" AND "}, exact)
+		not = slices.Concat([]any{"NOT ("}, exact, []any{")"})
+	}
+	return truth{is: when(is...).defining(s.array.name), not: when(not...).defining(s.array.name)}
+}
+
+// held returns those of some texts that an element can have, sorted and each once.
+func (s *set) held(texts []string) []string {
+	texts = slices.DeleteFunc(slices.Clone(texts), func(text string) bool { return !s.element.holds(text) })
+	slices.Sort(texts)
+	return slices.Compact(texts)
+}
+
+// hasAny returns the conditions that the set has one of some elements, and that it has none of them.
+func (s *set) hasAny(texts []string) truth {
+	switch held := s.held(texts); {
+	case len(held) == 0:
+		return truth{is: no, not: yes}
+	case s.array.name == "":
+		return s.exists(s.element.isAmong(held))
+	case len(held) == 1:
+		return s.hasOne(s.array.name, s.element.parameter(held[0]))
+	default:
+		return s.compared(" && ", s.element.list(held))
+	}
+}
+
+// hasOne returns the conditions that an array has an element, which is a parameter or SQL, and that it does not.
+func (s *set) hasOne(array string, element any) truth {
+	is, not := []any{array, " @> ARRAY[", element, "]"}, []any{"NOT (", array, " @> ARRAY[", element, "])"}
+	if s.element.doubted() {
+		exact := []any{array, ` COLLATE "C" @> ARRAY[`, element, "]"}
+		is = slices.Concat(is, []any{" AND "}, exact)
+		not = slices.Concat([]any{"NOT ("}, exact, []any{")"})
+	}
+	return truth{is: when(is...).defining(s.array.name), not: when(not...).defining(s.array.name)}
+}
+
+// hasAll returns the conditions that the set has each of some elements, and that it lacks one.
+func (s *set) hasAll(texts []string) truth {
+	held := s.held(texts)
+	slices.Sort(texts)
+	switch {
+	case len(held) < len(slices.Compact(slices.Clone(texts))):
+		return truth{is: no, not: yes}
+	case len(held) == 0:
+		return truth{is: yes, not: no}
+	case len(held) == 1:
+		return s.hasAny(held)
+	case s.array.name == "":
+		parts := truth{is: yes, not: no}
+		for _, one := range held {
+			has := s.hasAny([]string{one})
+			parts = truth{is: all(parts.is, has.is), not: some(parts.not, has.not)}
+		}
+		return parts
+	}
+	return s.compared(" @> ", s.element.list(held))
+}
+
+// isWithin returns the conditions that each element of the set is one of some, and that another is in it.
+func (s *set) isWithin(texts []string) truth {
+	held := s.held(texts)
+	switch {
+	case len(held) == 0:
+		return s.isEmpty()
+	case s.array.name == "":
+		return s.exists(s.element.among(held).not).opposite()
+	}
+	return s.compared(" <@ ", s.element.list(held))
+}
+
+// hasColumn returns the conditions that the set has the value of a column of the row, and that it does not.
+func (s *set) hasColumn(c column) truth {
+	if s.array.name == "" {
+		return s.exists(s.element.equals(c).is)
+	}
+	array, value := s.array.name, c.name
+	if c.typ != bundle.UUIDColumn || s.element.typ != bundle.UUIDColumn { // a text may be that of no uuid
+		array, value = array+"::text[]", "concat("+c.name+")"
+	}
+	has := s.hasOne(array, value)
+	return truth{is: all(c.isPresent(), has.is), not: all(c.isPresent(), has.not)}
+}
+
+// fits returns the condition that the elements are such as a decision takes.
+func (s *set) fits(ids []string, enumerated bool) *condition {
+	within := yes
+	if enumerated {
+		within = s.isWithin(ids).is
+	}
+	if s.array.name != "" {
+		size := when("cardinality(", s.array.name, ") <= "+strconv.Itoa(bundle.MostElements)).defining(s.array.name)
+		if s.of.NoNullElement {
+			return all(size, within)
+		}
+		return all(size, within, when("CASE WHEN coalesce(array_ndims(", s.array.name, "), 1) = 1 THEN array_position(", s.array.name, ", NULL) IS NULL ELSE FALSE END"))
+	}
+	return all(s.exists(s.element.isBad(!s.of.NoNullElement)).not, within,
+		when("NOT EXISTS (SELECT 1 FROM "+s.from+" LIMIT 1 OFFSET "+strconv.Itoa(bundle.MostElements)+")"))
+}
