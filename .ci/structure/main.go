@@ -51,7 +51,7 @@ var heavy = []struct{ room, not, because string }{
 // closed: NAMES of a room may be used only in ROOMS, because BECAUSE. The name of a struct stands for its exported fields, which
 // other packages reach by another name of the struct. A method that is called by an interface is not seen.
 var closed = []struct{ room, names, rooms, because string }{
-	{"pdp/internal/bundle", "Bundle", "pdp pdp/internal/bundle pdp/internal/engine pdp/internal/lint pdp/internal/outline",
+	{"pdp/internal/bundle", "Bundle", "pdp pdp/internal/bundle pdp/internal/engine pdp/internal/filter pdp/internal/lint pdp/internal/outline",
 		"a program that embeds a PDP would read how it decides, and break when that changes"},
 	{"pdp/internal/decisionlog/segment", "Reader.SegmentFiles Reader.FindFile Reader.AddFile Reader.Scan Reader.SetSize Reader.Opening Reader.View Reader.ReadSome Reader.ReadSpan " +
 		"Reader.ReadListed Reader.SnapshotTo Reader.WatchedSnapshot NewFile OpenFile NewKey OpenKey PublishKey",
@@ -67,7 +67,7 @@ var public = strings.Fields("evaluation evaluation/authzenclient evaluation/auth
 // unnamed are the hidden TYPES that public packages show without a name for them, BECAUSE.
 var unnamed = []struct{ types, because string }{
 	{"evaluation/authzenclient/internal/link.Link", "package approvals alone uses it"},
-	{"pdp/internal/bundle.Config pdp/internal/bundle.Schema pdp/internal/bundle.View pdp/internal/bundle.Policy pdp/internal/bundle.AttributeShape",
+	{"pdp/internal/bundle.Config pdp/internal/bundle.Schema pdp/internal/bundle.Mapping pdp/internal/bundle.View pdp/internal/bundle.Policy pdp/internal/bundle.AttributeShape",
 		"strangers hold a bundle, and what it shows is for pdp and the rooms below"},
 	{"pdp/internal/evidence.Text", "it has no written form but that of our own log"},
 	{"pdp/internal/decisionlog/c2sp.LogKey pdp/internal/decisionlog/c2sp.Opened pdp/internal/decisionlog/c2sp.Witness", "a policy is parsed as a whole"},
