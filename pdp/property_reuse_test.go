@@ -23,6 +23,8 @@ var pieces = map[string][]string{
 	"bundle.yaml":                   {"", "allow_trivial: true\n", "allow_trivial: true\nparents: {User: {team: Team}}\n", "allow_trivial: true\nunknown_entities: evaluate\n", "wrong: [\n"},
 	"schema.cedarschema":            {"", "", "entity Team; entity User in [Team] { n?: Long, team?: String, identities?: Set<User> } ; entity Doc; action read appliesTo { principal: User, resource: Doc };", "entity Team; entity User in [Team] { n?: Long, team?: String, identities?: Set<User> }; entity agent in [Team]; entity Doc; entity tool; action read appliesTo { principal: User, resource: Doc }; action \"tool.invoke\" appliesTo { principal: [User, agent], resource: tool };", "entity {"},
 	"more.cedarschema":              {"", "", "", "action write in read;", "entity Robot; action write appliesTo { principal: User, resource: Doc };"},
+	"filters.yaml":                  {"", "", "", "Doc: {table: docs, id: id, actions: [read]}\n", "Doc: {table: docs, tenant: t, id: id, actions: [read]}\n", "Doc: {table: a b}\n"},
+	"tenants/acme/filters.yaml":     {"", "", "", "", "{}"},
 	"obligations.yaml":              {"", "tell: {type: log, on: both}\n", "tell: {type: log}\n", "tell: {type: nothing}\n", "access.x: {type: log}\n"},
 	"access/desk.yaml":              {"", "", "mode: allowlist\nrules: [{agent: u1, tools: [read], requires_approval: true}]\n", "mode: denylist\nrules: [{agent: u1, tools: '*'}]\n", "mode: no\n"},
 	"tenants/acme/access/desk.yml":  {"", "", "mode: allowlist\napproval: {timeout: 1h}\nrules: [{agent: u1, tools: [read], requires_approval: true}, {agent: u3, tools: x}]\n", "mode: open\n", "owner: more\nmode: open\n"},
@@ -96,6 +98,8 @@ func TestPropertyReuse(t *testing.T) {
 			seen.count("refusals", want == nil)
 			seen.count("declarations", want != nil && len(want.Access()) > 0)
 			seen.count("declarations taken over", want != nil && l.Did.AccessFiles < fresh.Did.AccessFiles)
+			seen.count("mappings", want != nil && want.Mappings != nil)
+			seen.count("mappings taken over", want != nil && l.Did.Mappings < fresh.Did.Mappings)
 			seen.count("warnings", want != nil && len(problems) > 0)
 			seen.count("a tenant taken over by itself", want != nil && l.Did.PolicyFiles < fresh.Did.PolicyFiles && l.Did.Views == fresh.Did.Views)
 			seen.count("a tenant taken over beside another", want != nil && l.Did.Views == 1)
@@ -107,7 +111,7 @@ func TestPropertyReuse(t *testing.T) {
 			}
 		}
 	})
-	for _, what := range []string{"loads", "refusals", "warnings", "declarations", "declarations taken over", "a tenant taken over by itself", "a tenant taken over beside another", "a tenant unavailable", "a tenant as before"} {
+	for _, what := range []string{"loads", "refusals", "warnings", "declarations", "declarations taken over", "mappings", "mappings taken over", "a tenant taken over by itself", "a tenant taken over beside another", "a tenant unavailable", "a tenant as before"} {
 		seen.atLeast(t, what, 3)
 	}
 }
@@ -124,7 +128,7 @@ func bundlesDiffer(t *testing.T, got, want *Bundle, said, problems Problems) str
 		return ""
 	}
 	for what, pair := range map[string][2]any{
-		"digest": {got.Digest(), want.Digest()}, "config": {got.Config, want.Config}, "types": {got.TypeNames, want.TypeNames},
+		"digest": {got.Digest(), want.Digest()}, "config": {got.Config, want.Config}, "mappings": {got.Mappings, want.Mappings}, "types": {got.TypeNames, want.TypeNames},
 		"policies": {got.Policies(), want.Policies()}, "access": {got.Access(), want.Access()}, "approvals": {got.LongestApproval(), want.LongestApproval()},
 		"tenants": {slices.Sorted(maps.Keys(got.Views)), slices.Sorted(maps.Keys(want.Views))},
 	} {

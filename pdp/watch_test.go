@@ -3,6 +3,7 @@ package pdp
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -190,6 +191,37 @@ func TestWatchRefusesAndRecovers(t *testing.T) {
 		if w.Status() != before {
 			t.Errorf("%s: %+v in force, before it %+v", c.code, w.Status(), before)
 		}
+	}
+}
+
+// A change of filters.yaml alone is loaded, with the views of before. A wrong one is refused, and the mapping of before stays.
+func TestWatchSeesMappings(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	tree{"a.cedar": smallest, "filters.yaml": "doc: {table: docs, id: id, actions: [read]}\n",
+		"s.cedarschema": "entity User, doc; action read appliesTo { principal: User, resource: doc };"}.Write(t, dir)
+	w := watch(t, dir, nil)
+	in := func(table string) {
+		t.Helper()
+		if m := w.Bundle().Mappings["doc"]; m == nil || m.Table[0] != table {
+			t.Errorf("the mapping in force is %+v, want table %s", m, table)
+		}
+	}
+	in("docs")
+	views := w.Bundle().Views
+	tree{"filters.yaml": "doc: {table: papers, id: id, actions: [read]}\n"}.Write(t, dir)
+	w.sees("another table")
+	in("papers")
+	if !maps.Equal(views, w.Bundle().Views) {
+		t.Error("a view is made again, of which nothing has changed")
+	}
+	tree{"filters.yaml": "doc: {table: 'papers; --', id: id, actions: [read]}\n"}.Write(t, dir)
+	w.refuses("filters.yaml filter_name")
+	in("papers")
+	must(t, os.Remove(filepath.Join(dir, "filters.yaml")))
+	w.sees("no mapping")
+	if w.Bundle().Mappings != nil {
+		t.Error("a mapping is in force of a file that is not there")
 	}
 }
 

@@ -3,7 +3,7 @@
 //
 // Package source reads the files. loading.go makes a bundle from them. It takes over the parts that have not changed since
 // the bundle in force. The texts of authors are parsed in policies.go, schema.go, entities.go,
-// obligations.go and config.go. accessfiles.go makes policies from tool access declarations. bounds.go and the files beside it refuse what would take too
+// obligations.go, config.go and mappings.go. accessfiles.go makes policies from tool access declarations. bounds.go and the files beside it refuse what would take too
 // long. A [View] is the bundle as one tenant sees it, with a [Store] of entities and an
 // [Index] of policies.
 //
@@ -132,6 +132,7 @@ func (l *Loading) Build() (InForce, Problems) {
 		l.parseEverything(&found)
 		return InForce{}, cut(found.Sorted())
 	}
+	l.mappings()
 	root := l.view(evaluation.DefaultTenant, "", nil)
 	b.Views[root.Tenant] = root
 	var refused Problems
@@ -298,6 +299,8 @@ func (l *Loading) parseEverything(problems *Problems) {
 			l.declaration(name, use, &found)
 		case path.Base(name) == source.ObligationsFile:
 			l.obligations(name, builtinObligations(), &found)
+		case name == source.FiltersFile:
+			document.Read(name, l.files.Content[name], &found)
 		}
 	}
 	*problems = append(*problems, found.Only(SeverityError)...)

@@ -20,6 +20,7 @@ import (
 //
 //   - bundle.yaml and the schema, if both are the same, byte for byte. If one of them
 //     differs, the load takes over nothing.
+//   - the mappings, if filters.yaml is the same too, and the bundle had tenants before if it has any.
 //   - the view of the root, if the root's files are the same.
 //   - the view of a tenant, if its files and the root's are the same.
 //   - what is made from a tenant's files by themselves, if only these files are the same: the
@@ -81,7 +82,7 @@ func (l *Loading) take(files *source.Files) {
 	}
 	for _, files := range []*source.Files{files, l.before.Files} {
 		for name := range files.Content {
-			if !l.same(name) {
+			if !l.same(name) && name != source.FiltersFile { // of which no view has anything
 				l.changed[source.DirOf(name)] = true
 				if source.IsAccess(name) {
 					l.redeclared[source.DirOf(name)] = true
@@ -106,7 +107,7 @@ func (l *Loading) filesIn(dir, ext string) (names []string) {
 }
 
 // Work counts what a load read anew.
-type Work struct{ Settings, Views, PolicyFiles, EntityFiles, ObligationFiles, AccessFiles int }
+type Work struct{ Settings, Mappings, Views, PolicyFiles, EntityFiles, ObligationFiles, AccessFiles int }
 
 // own is what is made from a tenant's files by themselves.
 type own struct {
@@ -126,7 +127,7 @@ func (l *Loading) cancelled() bool { return l.ctx.Err() != nil }
 func (l *Loading) settings() {
 	b, before := l.bundle, l.before.Bundle
 	if l.sameSettings {
-		b.Config, b.Schema, b.problems = before.Config, before.Schema, before.problems
+		b.Config, b.Schema, b.problems = before.Config, before.Schema, slices.Clip(before.problems)
 		return
 	}
 	l.Did.Settings++
@@ -137,6 +138,18 @@ func (l *Loading) settings() {
 		b.problems = append(b.problems, found...)
 	}
 	b.checkParentRules(&b.problems)
+}
+
+// mappings reads filters.yaml.
+func (l *Loading) mappings() {
+	if l.sameSettings && l.same(source.FiltersFile) && (len(l.files.Tenants) > 0) == (len(l.before.Files.Tenants) > 0) {
+		l.bundle.Mappings = l.before.Bundle.Mappings
+		return
+	}
+	if text, ok := l.files.Content[source.FiltersFile]; ok {
+		l.Did.Mappings++
+		l.bundle.Mappings = l.bundle.readMappings(text, len(l.files.Tenants) > 0)
+	}
 }
 
 // same reports if a file has not changed. A file that existed in neither reading has not.

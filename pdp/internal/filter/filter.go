@@ -9,7 +9,6 @@ package filter
 import (
 	"context"
 	"slices"
-	"strings"
 
 	"policy-service/evaluation"
 	"policy-service/pdp/internal/bundle"
@@ -182,7 +181,7 @@ func newTranslator(in *engine.Inquiry, o Options) (*translator, error) {
 	if m == nil {
 		return nil, &Refusal{Reason: Unmapped, Detail: "filters.yaml maps no type " + bundle.Quote(wire), Try: "map it there, or ask about each resource"}
 	}
-	if action == bundle.ApprovalAction || action == "tool.fulfil" || strings.HasPrefix(action, "capability.") {
+	if bundle.Unfiltered(action) {
 		return nil, &Refusal{Reason: Action, Detail: "no filter is made for " + action, Try: "ask about each resource"}
 	}
 	if subject, ok := in.Bundle.Config.EntityType(in.Request.Subject.Type); ok && subject == typ {

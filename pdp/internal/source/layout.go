@@ -41,12 +41,13 @@ var (
 
 // Names of files and directories in the root of a bundle. Tenants have the last two as well.
 const (
-	ConfigFile      = "bundle.yaml" // the settings of a bundle
+	ConfigFile      = "bundle.yaml"  // the settings of a bundle
+	FiltersFile     = "filters.yaml" // in which tables an application keeps entities
 	ObligationsFile = "obligations.yaml"
 	AccessDirectory = "access/" // tool access declarations
 )
 
-const layout = "bundle.yaml, *.cedar, *.cedarschema, entities/*.json, obligations.yaml, access/*.yaml, tests/*.yaml, tenants/<tenant>/, MANIFEST"
+const layout = "bundle.yaml, *.cedar, *.cedarschema, entities/*.json, obligations.yaml, filters.yaml, access/*.yaml, tests/*.yaml, tenants/<tenant>/, MANIFEST"
 
 // kindOf finds the kind of a file by its place and name. It returns nil if no rule of the
 // layout names the file.
@@ -64,7 +65,7 @@ func kindOf(file string) *kind {
 		return nil
 	case ext == ".cedar":
 		return policyKind
-	case name == ObligationsFile, name == ConfigFile && home == "":
+	case name == ObligationsFile, (name == ConfigFile || name == FiltersFile) && home == "":
 		return settingsKind
 	case (ext == ".cedarschema" || strings.HasSuffix(name, ".cedarschema.json")) && home == "":
 		return schemaKind
@@ -173,6 +174,11 @@ func (r *reader) findTenants() {
 func (r *reader) load(file string, e fs.DirEntry) {
 	if r.ctx.Err() != nil {
 		return // the result of this reading is not wanted any more
+	}
+	if tenant := TenantOf(file); tenant != "" && file == DirOf(file)+FiltersFile {
+		r.problem(file, "filters_of_tenant", "tables are the operator's, so the root of the bundle alone says what is in them",
+			"move it to the root, or remove it")
+		return
 	}
 	if _, drafted := r.drafts[file]; drafted {
 		return // it is not read as it is

@@ -92,7 +92,7 @@ func beside(file string) (bundle, schemas bool) {
 		switch name := e.Name(); {
 		case strings.HasSuffix(name, ".cedarschema") || strings.HasSuffix(name, ".cedarschema.json"):
 			schemas = schemas || name != filepath.Base(file)
-		case filepath.Ext(name) == ".cedar", slices.Contains([]string{"bundle.yaml", "obligations.yaml", "MANIFEST", "access", "entities", "tenants"}, name):
+		case filepath.Ext(name) == ".cedar", slices.Contains([]string{"bundle.yaml", "obligations.yaml", "filters.yaml", "MANIFEST", "access", "entities", "tenants"}, name):
 			bundle = true
 		}
 	}
