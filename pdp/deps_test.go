@@ -54,7 +54,7 @@ var rooms = []struct{ room, not, because string }{
 	{"pdp/internal/access", "anything of ours but pdp/internal/document", "an access declaration would become other policies because of another file of the bundle"},
 	{"pdp/internal/document", "anything of ours but pdp/internal/spelling", "settings, obligations and access declarations are read with it, and would depend on one another"},
 	{"pdp/internal/places", "anything of ours but pdp/internal/cedartext pdp/internal/spelling", "a mistake would have no line and column in a bundle that does not load"},
-	{"pdp/internal/lint", "anything of ours but evaluation obligations pdp/internal/access pdp/internal/bundle pdp/internal/document pdp/internal/places pdp/internal/source pdp/internal/spelling", "check would need an engine, a store or a server to warn of a bundle"},
+	{"pdp/internal/lint", "anything of ours but evaluation obligations pdp/internal/access pdp/internal/bundle pdp/internal/document pdp/internal/filter pdp/internal/places pdp/internal/source pdp/internal/spelling", "check would need a store or a server to warn of a bundle"},
 	{"pdp/internal/outline", "anything of ours but pdp/internal/bundle", "an editor would suggest names that are not in the bundle"},
 	{"pdp/internal/cedartext", "anything of ours", "fmt could not lay out a policy that does not load"},
 	{"pdp/internal/lsp", "anything of ours but evaluation pdp pdp/internal/cedartext pdp/internal/places pdp/internal/visible", "an editor would say something else than check says"},

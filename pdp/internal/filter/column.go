@@ -22,7 +22,7 @@ type column struct {
 }
 
 // cast returns what stands before and after a parameter.
-func (d Dialect) cast(p parameter) (before, after string) {
+func (d Dialect) cast(p *parameter) (before, after string) {
 	if d == SQLite {
 		if p.list {
 			return "json_each(", ")"
@@ -57,7 +57,9 @@ func (c column) sqlType() string {
 }
 
 func (c column) isPresent() *condition {
-	return &condition{kind: leaf, text: []any{c.name + " IS NOT NULL"}, nodes: 1, defines: []string{c.name}, present: c.name}
+	made := when(c.name + " IS NOT NULL").defining(c)
+	made.present = true
+	return made
 }
 
 func (c column) isAbsent() *condition { return when(c.name + " IS NULL") }
@@ -100,10 +102,10 @@ func (c column) holds(text string) bool {
 	return utf8.ValidString(text) && !strings.Contains(text, "\x00")
 }
 
-func (c column) parameter(text string) parameter { return parameter{cast: c.sqlType(), text: text} }
+func (c column) parameter(text string) *parameter { return &parameter{cast: c.sqlType(), text: text} }
 
-func (c column) list(texts []string) parameter {
-	return parameter{cast: c.sqlType(), texts: texts, list: true}
+func (c column) list(texts []string) *parameter {
+	return &parameter{cast: c.sqlType(), texts: texts, list: true}
 }
 
 // compared returns the column as it is compared with a parameter.
@@ -125,13 +127,13 @@ func (c column) is(text string) truth {
 	p := c.parameter(text)
 	if c.doubted() {
 		return truth{
-			is:  when(c.compared(), " = ", p, " AND ", c.exact(), " = ", p).defining(c.name),
-			not: when(c.name, " IS NOT NULL AND ", c.exact(), " <> ", p).defining(c.name),
+			is:  when(c.compared()+" = ? AND "+c.exact()+" = ?", p, p).defining(c),
+			not: when(c.name+" IS NOT NULL AND "+c.exact()+" <> ?", p).defining(c),
 		}
 	}
 	return truth{
-		is:  when(c.compared(), " = ", p).defining(c.name),
-		not: when(c.compared(), " <> ", p).defining(c.name),
+		is:  when(c.compared()+" = ?", p).defining(c),
+		not: when(c.compared()+" <> ?", p).defining(c),
 	}
 }
 
@@ -143,7 +145,6 @@ func (c column) among(texts []string) truth {
 	texts = slices.DeleteFunc(slices.Clone(texts), func(text string) bool { return !c.holds(text) })
 	slices.Sort(texts)
 	texts = slices.Compact(texts)
-	m := &membership{c, texts}
 	var t truth
 	switch p := c.list(texts); {
 	case len(texts) == 0: // both engines find NULL NOT IN () true
@@ -151,23 +152,23 @@ func (c column) among(texts []string) truth {
 	case len(texts) == 1:
 		t = c.is(texts[0])
 	case c.dialect == SQLite:
-		in := []any{" (SELECT ", c.elementOfList(), " FROM ", p, ")"}
+		in := " (SELECT " + c.elementOfList() + " FROM ?)"
 		t = truth{
-			is:  when(append([]any{c.compared(), " IN"}, in...)...).defining(c.name),
-			not: when(append([]any{c.compared(), " NOT IN"}, in...)...).defining(c.name),
+			is:  when(c.compared()+" IN"+in, p).defining(c),
+			not: when(c.compared()+" NOT IN"+in, p).defining(c),
 		}
 	case c.doubted():
 		t = truth{
-			is:  when(c.compared(), " = ANY(", p, ") AND ", c.exact(), " = ANY(", p, ")").defining(c.name),
-			not: when(c.name, " IS NOT NULL AND ", c.exact(), " <> ALL(", p, ")").defining(c.name),
+			is:  when(c.compared()+" = ANY(?) AND "+c.exact()+" = ANY(?)", p, p).defining(c),
+			not: when(c.name+" IS NOT NULL AND "+c.exact()+" <> ALL(?)", p).defining(c),
 		}
 	default:
 		t = truth{
-			is:  when(c.compared(), " = ANY(", p, ")").defining(c.name),
-			not: when(c.compared(), " <> ALL(", p, ")").defining(c.name),
+			is:  when(c.compared()+" = ANY(?)", p).defining(c),
+			not: when(c.compared()+" <> ALL(?)", p).defining(c),
 		}
 	}
-	t.is.member = m
+	t.is.values, t.is.columns[0] = texts, c
 	return t
 }
 
@@ -189,8 +190,8 @@ func (c column) equals(other column) truth {
 		left, right = c.exact(), other.exact()
 	}
 	return truth{
-		is:  when(left, " = ", right).defining(c.name, other.name),
-		not: when(c.name, " IS NOT NULL AND ", other.name, " IS NOT NULL AND ", left, " <> ", right).defining(c.name, other.name),
+		is:  when(left+" = "+right).defining(c, other),
+		not: when(c.name+" IS NOT NULL AND "+other.name+" IS NOT NULL AND "+left+" <> "+right).defining(c, other),
 	}
 }
 
@@ -201,9 +202,9 @@ func (c column) milliseconds() string { return "date_trunc('milliseconds', " + c
 // isTrue returns the conditions that a column of booleans is true, and that it is false.
 func (c column) isTrue() truth {
 	if c.dialect == SQLite {
-		return truth{is: when(c.name, " = 1").defining(c.name), not: when(c.name, " = 0").defining(c.name)}
+		return truth{is: when(c.name + " = 1").defining(c), not: when(c.name + " = 0").defining(c)}
 	}
-	return truth{is: when(c.name).defining(c.name), not: when("NOT ", c.name).defining(c.name)}
+	return truth{is: when(c.name).defining(c), not: when("NOT " + c.name).defining(c)}
 }
 
 // matches returns the conditions that the text of the column matches a pattern, and that it does not. The texts stand between the
@@ -224,13 +225,13 @@ func (c column) matches(texts []string) truth {
 	if c.dialect == SQLite {
 		text = strings.TrimSuffix(text, " COLLATE BINARY")
 	}
-	p, present := parameter{cast: "text", text: strings.Join(pattern, star)}, ""
+	p, present := &parameter{cast: "text", text: strings.Join(pattern, star)}, ""
 	if c.doubted() { // concat makes "" of NULL
 		present = c.name + " IS NOT NULL AND "
 	}
 	return truth{
-		is:  when(present+text, like, p, end).defining(c.name),
-		not: when(present+text, " NOT"+like, p, end).defining(c.name),
+		is:  when(present+text+like+"?"+end, p).defining(c),
+		not: when(present+text+" NOT"+like+"?"+end, p).defining(c),
 	}
 }
 
@@ -253,7 +254,7 @@ func (c column) order(sign string, bound int64) truth {
 var opposite = map[string]string{"<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 
 func (c column) than(sign string, bound int64) *condition {
-	return when(c.name, " "+sign+" ", c.parameter(strconv.FormatInt(bound, 10))).defining(c.name)
+	return when(c.name+" "+sign+" "+"?", c.parameter(strconv.FormatInt(bound, 10))).defining(c)
 }
 
 func (c column) thanTime(sign string, bound int64) *condition {
@@ -272,7 +273,7 @@ func (c column) thanTime(sign string, bound int64) *condition {
 	case c.typ == bundle.MillisColumn:
 		return c.than(sign, bound)
 	}
-	return when(c.name, " "+sign+" ", parameter{cast: "timestamptz", text: timeText(bound)}).defining(c.name)
+	return when(c.name+" "+sign+" "+"?", &parameter{cast: "timestamptz", text: timeText(bound)}).defining(c)
 }
 
 func timeText(milliseconds int64) string {
@@ -294,8 +295,8 @@ func (c column) compare(sign string, other column) truth {
 		left, right = c.milliseconds(), other.milliseconds()
 	}
 	return truth{
-		is:  when(left, " "+sign+" ", right).defining(c.name, other.name),
-		not: when(left, " "+opposite[sign]+" ", right).defining(c.name, other.name),
+		is:  when(left+" "+sign+" "+right).defining(c, other),
+		not: when(left+" "+opposite[sign]+" "+right).defining(c, other),
 	}
 }
 

@@ -381,9 +381,13 @@ func (t *translator) inRow(of *bundle.Term, l, other operand) truth {
 	switch {
 	case l.kind == itself && other.kind == itself:
 		return constant(true)
+	case other.kind == unasked && l.kind == ofColumn && l.shape.Entity == t.mapping.Type:
+		return refusing(t.readsRow(of))
+	case other.kind == unasked:
+		return doubtful
 	case l.kind == itself || !isKnown && l.kind != unasked:
 		return refusing(t.refuse(of, "it asks whether one entity of the row is below another", "compare them by ==, or name one that the request has"))
-	case l.kind == unasked || other.kind == unasked:
+	case l.kind == unasked:
 		return doubtful
 	}
 	up := bundle.LineageOf(known, t.open.Entities)

@@ -9,17 +9,17 @@ import (
 // condition is SQL that is TRUE of a row exactly if what it stands for is so, and FALSE or NULL of any other row. It never raises
 // an error. So conditions are joined by AND and OR alone: NOT would make TRUE of a NULL only if every part were made for it.
 type condition struct {
-	kind    conditionKind
-	parts   []*condition // of and, or
-	text    []any        // of a leaf: texts and parameters
-	nodes   int          // that it is written with
-	refused *Refusal     // of a refused one
-	// defines are the columns that are not NULL where the condition is TRUE. present is the column of a leaf that says no more
-	// than that.
-	defines []string
-	present string
-	// member is set on a leaf that says that a column's value is among some values.
-	member *membership
+	kind conditionKind
+	// present is set on a leaf that says no more than that a column is not NULL.
+	present    bool
+	nodes      int          // that it is written with
+	parts      []*condition // of and, or
+	text       string       // of a leaf, with a ? for each parameter
+	parameters []*parameter
+	// columns are those that are not NULL where a leaf is TRUE.
+	columns [2]column
+	values  []string // of a leaf that says that a column's value is among some: these
+	refused *Refusal // of a refused one
 }
 
 type conditionKind uint8
@@ -41,12 +41,6 @@ type parameter struct {
 	list  bool
 }
 
-// membership is that the value of a column is among some values.
-type membership struct {
-	column column
-	values []string
-}
-
 var (
 	yes = &condition{kind: always}
 	no  = &condition{kind: never}
@@ -60,13 +54,35 @@ var tooManyNodes = &condition{kind: refused, refused: &Refusal{
 	Try: "split the policies that nest most, or concern fewer policies with this action",
 }}
 
-// when returns a leaf made of texts and parameters.
-func when(text ...any) *condition { return &condition{kind: leaf, text: text, nodes: 1} }
+// when returns a leaf. Its text has a ? for each parameter.
+func when(text string, parameters ...*parameter) *condition {
+	return &condition{kind: leaf, text: text, parameters: parameters, nodes: 1}
+}
 
 // defining notes which columns are not NULL where a leaf is TRUE.
-func (c *condition) defining(columns ...string) *condition {
-	c.defines = columns
+func (c *condition) defining(columns ...column) *condition {
+	copy(c.columns[:], columns)
 	return c
+}
+
+// defines reports whether a column is not NULL where the condition is TRUE.
+func (c *condition) defines(of column) bool {
+	defines := func(part *condition) bool { return part.defines(of) }
+	switch c.kind {
+	case leaf:
+		return c.columns[0].name == of.name || c.columns[1].name == of.name
+	case and:
+		return slices.ContainsFunc(c.parts, defines)
+	case or:
+		return !slices.ContainsFunc(c.parts, func(part *condition) bool { return !part.defines(of) })
+	}
+	return false
+}
+
+// same reports whether two leaves are written the same.
+func (c *condition) same(as *condition) bool {
+	return c.kind == leaf && as.kind == leaf && c.text == as.text &&
+		slices.EqualFunc(c.parameters, as.parameters, func(a, b *parameter) bool { return a.key() == b.key() })
 }
 
 // all returns the conjunction. A part that is never TRUE decides it, also beside parts that cannot be translated.
@@ -75,16 +91,15 @@ func all(parts ...*condition) *condition {
 	if joined.kind != and {
 		return joined
 	}
-	// A part says nothing new if it says that a column is not NULL, and another part defines the column.
+	// A part says nothing new if another one says the same, or if it says that a column is not NULL that another defines.
 	said := joined.parts
-	joined.parts = nil
+	joined.parts = make([]*condition, 0, len(said))
 	for n, part := range said {
-		implied := part.present != "" && slices.ContainsFunc(said, func(other *condition) bool {
-			return other.present == "" && slices.Contains(other.defines, part.present)
-		}) || part.present != "" && slices.ContainsFunc(said[:n], func(other *condition) bool { return other.present == part.present })
+		implied := slices.ContainsFunc(joined.parts, part.same) || part.present && slices.ContainsFunc(said[n+1:], func(other *condition) bool {
+			return !other.present && other.defines(part.columns[0])
+		}) || part.present && slices.ContainsFunc(joined.parts, func(other *condition) bool { return other.defines(part.columns[0]) })
 		if !implied {
 			joined.parts = append(joined.parts, part)
-			joined.defines = append(joined.defines, part.defines...)
 		}
 	}
 	if len(joined.parts) == 1 {
@@ -93,7 +108,7 @@ func all(parts ...*condition) *condition {
 	return joined.measure()
 }
 
-// any returns the disjunction.
+// some returns the disjunction.
 func some(parts ...*condition) *condition {
 	joined := join(or, parts)
 	if joined.kind != or {
@@ -103,22 +118,18 @@ func some(parts ...*condition) *condition {
 	var kept []*condition
 	for _, part := range joined.parts {
 		at := slices.IndexFunc(kept, func(other *condition) bool {
-			return part.member != nil && other.member != nil && other.member.column.name == part.member.column.name
+			return part.values != nil && other.values != nil && other.columns[0].name == part.columns[0].name || part.same(other)
 		})
-		if at < 0 {
+		switch {
+		case at < 0:
 			kept = append(kept, part)
-			continue
+		case part.values != nil:
+			kept[at] = part.columns[0].isAmong(slices.Concat(kept[at].values, part.values))
 		}
-		m := kept[at].member
-		kept[at] = m.column.isAmong(append(slices.Clone(m.values), part.member.values...))
 	}
 	joined.parts = kept
 	if len(kept) == 1 {
 		return kept[0]
-	}
-	joined.defines = slices.Clone(kept[0].defines)
-	for _, part := range kept[1:] {
-		joined.defines = slices.DeleteFunc(joined.defines, func(name string) bool { return !slices.Contains(part.defines, name) })
 	}
 	return joined.measure()
 }
@@ -178,36 +189,51 @@ func isNotTrue(c *condition) *condition {
 	case refused:
 		return c
 	}
-	return (&condition{kind: leaf, text: slices.Concat([]any{"("}, c.flat(nil, always), []any{") IS NOT TRUE"}), nodes: c.nodes + 1})
+	made := when("("+c.sql(always)+") IS NOT TRUE", c.all(nil)...)
+	made.nodes += c.nodes
+	return made
 }
 
-// flat appends the texts and parameters of a condition. within is the kind of what is around it.
-func (c *condition) flat(to []any, within conditionKind) []any {
+// sql returns the text of the condition, with a ? for each parameter. within is the kind of what is around it.
+func (c *condition) sql(within conditionKind) string {
 	switch c.kind {
 	case always:
-		return append(to, "TRUE")
+		return "TRUE"
 	case never:
-		return append(to, "FALSE")
+		return "FALSE"
 	case leaf:
-		return append(to, c.text...)
+		return c.text
+	}
+	texts := make([]string, len(c.parts))
+	for n, part := range c.parts {
+		texts[n] = part.sql(c.kind)
 	}
 	sign := " AND "
 	if c.kind == or {
 		sign = " OR "
 	}
-	if within == leaf || within != always && within != c.kind {
-		to = append(to, "(")
+	if text := strings.Join(texts, sign); within == always {
+		return text
+	} else {
+		return "(" + text + ")"
 	}
-	for n, part := range c.parts {
-		if n > 0 {
-			to = append(to, sign)
-		}
-		to = part.flat(to, c.kind)
-	}
-	if within == leaf || within != always && within != c.kind {
-		to = append(to, ")")
+}
+
+// all returns the parameters of the condition, in the order of its text.
+func (c *condition) all(to []*parameter) []*parameter {
+	to = append(to, c.parameters...)
+	for _, part := range c.parts {
+		to = part.all(to)
 	}
 	return to
+}
+
+// key returns a text that is equal for equal parameters. No text of a parameter has U+0000.
+func (p *parameter) key() string {
+	if p.list {
+		return p.cast + "[]\x00" + strings.Join(p.texts, "\x00")
+	}
+	return p.cast + "\x00" + p.text
 }
 
 // The bounds of what is written.
@@ -228,48 +254,41 @@ func (f *Filter) write(c *condition, o Options) *Refusal {
 	case never:
 		f.Rows = None
 	}
-	var sql, text strings.Builder
-	size := 0
-	known := map[string]int{}
-	flat := c.flat(nil, always)
+	text := c.sql(always)
 	if f.Rows == Some {
-		flat = slices.Concat([]any{"("}, flat, []any{")"})
+		text = "(" + text + ")"
 	}
-	for _, one := range flat {
-		p, ok := one.(parameter)
-		if !ok {
-			text.WriteString(one.(string))
-			sql.WriteString(one.(string))
-			continue
-		}
-		key := p.cast + "\x00" + strconv.FormatBool(p.list) + p.text + strings.Join(p.texts, "\x00")
-		n, seen := known[key]
+	var written strings.Builder
+	size, known := 0, map[string]int{}
+	between := strings.Split(text, "?")
+	after := ""
+	for n, p := range c.all(nil) {
+		key := p.key()
+		at, seen := known[key]
 		if !seen {
-			n = len(f.Parameters)
-			known[key] = n
-			var value any = p.text
-			if size += len(p.text); p.list {
-				value = p.texts
-				for _, element := range p.texts {
-					size += len(element) + 3
-				}
+			at = len(f.Parameters)
+			known[key] = at
+			if size += len(key); p.list {
+				f.Parameters = append(f.Parameters, p.texts)
+			} else {
+				f.Parameters = append(f.Parameters, p.text)
 			}
-			f.Parameters = append(f.Parameters, value)
 		}
-		before, after := o.Dialect.cast(p)
-		f.Parts = append(f.Parts, text.String()+before, n)
-		text.Reset()
-		text.WriteString(after)
-		sql.WriteString(before + o.Dialect.placeholder(max(o.First, 1)+n) + after)
-		if size > maxParameters {
-			return &Refusal{Reason: TooLarge, Detail: "the parameters would have more than " + strconv.Itoa(maxParameters) + " bytes",
-				Try: "name groups in policies, or have fewer entities in the groups that they name"}
-		}
+		before, next := o.Dialect.cast(p)
+		part := after + between[n] + before
+		f.Parts = append(f.Parts, part, at)
+		written.WriteString(part + o.Dialect.placeholder(max(o.First, 1)+at))
+		after = next
 	}
-	if f.Parts = append(f.Parts, text.String()); sql.Len() > maxSQL {
+	f.Parts = append(f.Parts, after+between[len(between)-1])
+	written.WriteString(after + between[len(between)-1])
+	switch f.SQL = written.String(); {
+	case size > maxParameters:
+		return &Refusal{Reason: TooLarge, Detail: "the parameters would have more than " + strconv.Itoa(maxParameters) + " bytes",
+			Try: "name groups in policies, or have fewer entities in the groups that they name"}
+	case len(f.SQL) > maxSQL:
 		return &Refusal{Reason: TooLarge, Detail: "the condition would have more than " + strconv.Itoa(maxSQL) + " bytes",
 			Try: "concern fewer policies with this action"}
 	}
-	f.SQL = sql.String()
 	return nil
 }

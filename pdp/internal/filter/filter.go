@@ -66,6 +66,7 @@ type Refusal struct {
 	Reason                       string
 	Policy, Position, Expression string
 	Detail, Try                  string
+	reads                        bundle.AttributePath // the first attribute in the expression that only a row has
 }
 
 // The reasons of refusals.
@@ -104,17 +105,11 @@ func Make(ctx context.Context, in *engine.Inquiry, o Options) (*Filter, error) {
 	if err := t.ask(open); err != nil {
 		return nil, err
 	}
-	permitted, rest := no, []*condition{}
+	permitted, rest := no, []*condition{} // a row is selected if it is permitted and all of the rest holds
 	if t.mapping.Tenant.Name != "" {
 		rest = append(rest, t.column(t.mapping.Tenant).is(in.Request.Tenant).is)
 	}
 	rest = append(rest, t.fit())
-	fails := func(is truth) *condition { // an errored policy of these denies
-		if t.bundle.Config.IgnoreForbidErrors {
-			return isNotTrue(is.is)
-		}
-		return is.not
-	}
 	for _, p := range open.Policies {
 		if err := ctx.Err(); err != nil {
 			return nil, err
@@ -131,7 +126,7 @@ func Make(ctx context.Context, in *engine.Inquiry, o Options) (*Filter, error) {
 				Detail: "rows would be allowed with obligations that nobody has declared", Try: "set undeclared_obligations: deny in bundle.yaml",
 			}
 		case p.Forbids(), len(owes) > 0:
-			rest = append(rest, fails(is))
+			rest = append(rest, t.fails(is))
 			if is.is.kind != never {
 				f.Required = append(f.Required, owes...)
 			}
@@ -151,6 +146,14 @@ func Make(ctx context.Context, in *engine.Inquiry, o Options) (*Filter, error) {
 		return nil, refusal
 	}
 	return f, nil
+}
+
+// fails returns the condition that a policy does not deny: an errored one denies, too.
+func (t *translator) fails(is truth) *condition {
+	if t.bundle.Config.IgnoreForbidErrors {
+		return isNotTrue(is.is)
+	}
+	return is.not
 }
 
 func asError(r *Refusal) error {
@@ -187,12 +190,17 @@ func newTranslator(in *engine.Inquiry, o Options) (*translator, error) {
 	if subject, ok := in.Bundle.Config.EntityType(in.Request.Subject.Type); ok && subject == typ {
 		return nil, &Refusal{Reason: SubjectType, Detail: "the subject is of type " + wire + ", as the rows are", Try: "ask about each resource"}
 	}
-	t := &translator{bundle: in.Bundle, mapping: m, dialect: o.Dialect, alias: table(m.Table)}
+	t := translatorOf(in.Bundle, m, o)
+	return t, t.checkDialect()
+}
+
+func translatorOf(b *bundle.Bundle, m *bundle.Mapping, o Options) *translator {
+	t := &translator{bundle: b, mapping: m, dialect: o.Dialect, alias: table(m.Table)}
 	if o.Alias != "" {
 		t.alias = quote(o.Alias)
 	}
 	t.id = t.column(m.ID)
-	return t, t.checkDialect()
+	return t
 }
 
 // checkDialect refuses a mapping with columns that the dialect does not have.
@@ -219,7 +227,7 @@ func (t *translator) checkDialect() error {
 
 // ask gives the translator a question.
 func (t *translator) ask(open *engine.Open) error {
-	t.open = open
+	t.open, t.action = open, open.Up[bundle.ActionVar]
 	t.known = reader{entities: open.Entities, mapped: t.mapping.Type}
 	subject := bundle.LineageOf(open.Request.Principal, open.Entities)
 	for s := open.View.Store; s != nil; s = s.Root {

@@ -72,6 +72,11 @@ func (t *translator) operands(of *bundle.Term) []alternative {
 	default:
 		return refusal(t.refuse(of, "filters have no such operator", "write the condition without it"))
 	}
+	return t.booleans(of)
+}
+
+// booleans translates a truth value as an operand.
+func (t *translator) booleans(of *bundle.Term) []alternative {
 	is := t.truth(of)
 	return []alternative{
 		{is.is, operand{known: types.True}, is.total},
@@ -84,8 +89,8 @@ func (t *translator) evaluate(of *bundle.Term) []alternative {
 	switch {
 	case t.unasked:
 		return only(operand{kind: unasked})
-	case of.Op == bundle.OpTest:
-		return only(operand{known: types.Boolean(t.open.Up[of.Test.Of].Holds(&of.Test))})
+	case of.Op == bundle.OpTest, of.Op == bundle.OpNot: // no policy need have written them out
+		return t.booleans(of)
 	}
 	t.known.met = false
 	v, err := of.Eval(t.open.Request, &t.known)

@@ -47,12 +47,13 @@ func (s *set) exists(element *condition) truth {
 	case refused:
 		return truth{is: element, not: element}
 	}
-	text := []any{"EXISTS (SELECT 1 FROM " + s.from}
+	text := "EXISTS (SELECT 1 FROM " + s.from
 	if element.kind != always {
-		text = element.flat(append(text, " AND "), and)
+		text += " AND " + element.sql(and)
 	}
-	text = append(text, ")")
-	return truth{is: when(text...), not: when(append([]any{"NOT "}, text...)...)}
+	text += ")"
+	parameters := element.all(nil)
+	return truth{is: when(text, parameters...), not: when("NOT "+text, parameters...)}
 }
 
 // isEmpty returns the conditions that the set has no element, and that it has one.
@@ -61,21 +62,24 @@ func (s *set) isEmpty() truth {
 		return s.exists(yes).opposite()
 	}
 	return truth{
-		is:  when("cardinality(", s.array.name, ") = 0").defining(s.array.name),
-		not: when("cardinality(", s.array.name, ") > 0").defining(s.array.name),
+		is:  when("cardinality(" + s.array.name + ") = 0").defining(s.array),
+		not: when("cardinality(" + s.array.name + ") > 0").defining(s.array),
 	}
 }
 
-// compared returns the conditions that the array and a list compare so, by an operator that an index serves, and that they do not.
-func (s *set) compared(sign string, list any) truth {
-	is := []any{s.array.name, sign, list}
-	not := []any{"NOT (", s.array.name, sign, list, ")"}
-	if s.element.doubted() { // the collation of an array is that of its elements
-		exact := []any{s.array.name, ` COLLATE "C"`, sign, list}
-		is = slices.Concat(is, []any{" AND "}, exact)
-		not = slices.Concat([]any{"NOT ("}, exact, []any{")"})
+// compared returns the conditions that the array and another compare so, by an operator that an index serves, and that they do not.
+// The collation of an array is that of its elements.
+func (s *set) compared(array, with string, parameters ...*parameter) truth {
+	is, exact := array+with, array+with
+	if s.element.doubted() {
+		exact = array + ` COLLATE "C"` + with
+		is += " AND " + exact
+		parameters = append(parameters, parameters...)
 	}
-	return truth{is: when(is...).defining(s.array.name), not: when(not...).defining(s.array.name)}
+	return truth{
+		is:  when(is, parameters...).defining(s.array),
+		not: when("NOT ("+exact+")", parameters[:strings.Count(exact, "?")]...).defining(s.array),
+	}
 }
 
 // held returns those of some texts that an element can have, sorted and each once.
@@ -93,21 +97,10 @@ func (s *set) hasAny(texts []string) truth {
 	case s.array.name == "":
 		return s.exists(s.element.isAmong(held))
 	case len(held) == 1:
-		return s.hasOne(s.array.name, s.element.parameter(held[0]))
+		return s.compared(s.array.name, " @> ARRAY[?]", s.element.parameter(held[0]))
 	default:
-		return s.compared(" && ", s.element.list(held))
+		return s.compared(s.array.name, " && ?", s.element.list(held))
 	}
-}
-
-// hasOne returns the conditions that an array has an element, which is a parameter or SQL, and that it does not.
-func (s *set) hasOne(array string, element any) truth {
-	is, not := []any{array, " @> ARRAY[", element, "]"}, []any{"NOT (", array, " @> ARRAY[", element, "])"}
-	if s.element.doubted() {
-		exact := []any{array, ` COLLATE "C" @> ARRAY[`, element, "]"}
-		is = slices.Concat(is, []any{" AND "}, exact)
-		not = slices.Concat([]any{"NOT ("}, exact, []any{")"})
-	}
-	return truth{is: when(is...).defining(s.array.name), not: when(not...).defining(s.array.name)}
 }
 
 // hasAll returns the conditions that the set has each of some elements, and that it lacks one.
@@ -129,7 +122,7 @@ func (s *set) hasAll(texts []string) truth {
 		}
 		return parts
 	}
-	return s.compared(" @> ", s.element.list(held))
+	return s.compared(s.array.name, " @> ?", s.element.list(held))
 }
 
 // isWithin returns the conditions that each element of the set is one of some, and that another is in it.
@@ -141,7 +134,7 @@ func (s *set) isWithin(texts []string) truth {
 	case s.array.name == "":
 		return s.exists(s.element.among(held).not).opposite()
 	}
-	return s.compared(" <@ ", s.element.list(held))
+	return s.compared(s.array.name, " <@ ?", s.element.list(held))
 }
 
 // hasColumn returns the conditions that the set has the value of a column of the row, and that it does not.
@@ -153,7 +146,7 @@ func (s *set) hasColumn(c column) truth {
 	if c.typ != bundle.UUIDColumn || s.element.typ != bundle.UUIDColumn { // a text may be that of no uuid
 		array, value = array+"::text[]", "concat("+c.name+")"
 	}
-	has := s.hasOne(array, value)
+	has := s.compared(array, " @> ARRAY["+value+"]")
 	return truth{is: all(c.isPresent(), has.is), not: all(c.isPresent(), has.not)}
 }
 
@@ -164,11 +157,11 @@ func (s *set) fits(ids []string, enumerated bool) *condition {
 		within = s.isWithin(ids).is
 	}
 	if s.array.name != "" {
-		size := when("cardinality(", s.array.name, ") <= "+strconv.Itoa(bundle.MostElements)).defining(s.array.name)
+		size := when("cardinality(" + s.array.name + ") <= " + strconv.Itoa(bundle.MostElements)).defining(s.array)
 		if s.of.NoNullElement {
 			return all(size, within)
 		}
-		return all(size, within, when("CASE WHEN coalesce(array_ndims(", s.array.name, "), 1) = 1 THEN array_position(", s.array.name, ", NULL) IS NULL ELSE FALSE END"))
+		return all(size, within, when("CASE WHEN coalesce(array_ndims("+s.array.name+"), 1) = 1 THEN array_position("+s.array.name+", NULL) IS NULL ELSE FALSE END"))
 	}
 	return all(s.exists(s.element.isBad(!s.of.NoNullElement)).not, within,
 		when("NOT EXISTS (SELECT 1 FROM "+s.from+" LIMIT 1 OFFSET "+strconv.Itoa(bundle.MostElements)+")"))

@@ -46,7 +46,7 @@ var (
 	// erring is of an expression that errs.
 	erring = truth{is: no, not: no}
 	// doubtful is of an expression whose operands are not known: see [translator.unasked].
-	doubtful = truth{is: when("?"), not: when("?")}
+	doubtful = truth{is: when("NULL"), not: when("NULL")}
 )
 
 // translator makes the condition of one question.
@@ -60,6 +60,7 @@ type translator struct {
 	id      column
 	policy  *bundle.Policy // that is translated
 	terms   int            // that were translated
+	action  bundle.Lineage
 	// unasked is set if there is no question: what a question knows may be anything.
 	unasked bool
 }
@@ -115,11 +116,24 @@ func table(names []string) string {
 
 // refuse returns the condition of a term that cannot be translated.
 func (t *translator) refuse(of *bundle.Term, detail, try string) *condition {
-	r := &Refusal{Reason: Unsupported, Detail: detail, Try: try, Expression: of.Text()}
+	r := &Refusal{Reason: Unsupported, Detail: detail, Try: try, Expression: of.Text(), reads: firstRead(of)}
 	if t.policy != nil {
 		r.Policy, r.Position = t.policy.Id, t.policy.Position
 	}
 	return &condition{kind: refused, refused: r}
+}
+
+// firstRead returns the first attribute in an expression that only a row has.
+func firstRead(of *bundle.Term) (none bundle.AttributePath) {
+	if of.OfResource && (of.Op == bundle.OpPath || of.Op == bundle.OpHas) {
+		return of.Path
+	}
+	for _, arg := range of.Args {
+		if path := firstRead(arg); path.Root != "" {
+			return path
+		}
+	}
+	return none
 }
 
 func refusing(c *condition) truth { return truth{is: c, not: c} }
@@ -151,12 +165,12 @@ func (t *translator) truth(of *bundle.Term) truth {
 	switch {
 	case of.Op == bundle.OpTest:
 		return t.test(of, of.Test)
+	case of.Op == bundle.OpNot:
+		return t.truth(of.Args[0]).opposite()
 	case !of.OfResource:
 		return t.truthOf(of, t.evaluate(of))
 	}
 	switch of.Op {
-	case bundle.OpNot:
-		return t.truth(of.Args[0]).opposite()
 	case bundle.OpAnd, bundle.OpOr:
 		first, last := t.truth(of.Args[0]), of.Op == bundle.OpAnd
 		if decided := first.is; last && decided.kind == never || !last && first.not.kind == never {
@@ -240,6 +254,8 @@ func (t *translator) either(of *bundle.Term) truth {
 // test translates a test like that of a scope.
 func (t *translator) test(of *bundle.Term, test bundle.ScopeTest) truth {
 	switch {
+	case test.Of == bundle.ActionVar:
+		return constant(t.action.Holds(&test))
 	case test.Of != bundle.ResourceVar && t.unasked:
 		return doubtful
 	case test.Of != bundle.ResourceVar:

@@ -1,7 +1,7 @@
 // Package lint warns of what is legal in a bundle and probably not meant. [Check] loads a
 // bundle and returns its problems together with these warnings.
 //
-// Each kind of warning has a file: access.go, approvals.go, escape.go, literals.go, missing.go,
+// Each kind of warning has a file: access.go, approvals.go, escape.go, filters.go, literals.go, missing.go,
 // names.go, obligations.go, overlap.go, trivial.go and uris.go. They use what a request can send (sent.go),
 // what the entity store holds (stored.go), the outcomes that a clause can have (outcome.go), what a
 // clause comes to in every request (fold.go), which numbers it wants (compare.go), and where in its
@@ -55,6 +55,7 @@ func Check(from source.Source, now time.Time) (*bundle.Bundle, bundle.Problems) 
 	l.obligations()
 	l.approvals()
 	l.access(now)
+	l.filters()
 	return b, problems.Sorted()
 }
 
