@@ -71,7 +71,7 @@ func (s Semantic) Decides(allow bool, possible Possibility) bool {
 // DecodeBatch reads the body of an AuthZEN Access Evaluations request. An error
 // is one of the body as a whole; the error of an item stands in the item.
 func DecodeBatch(body []byte, tenant string, limits Limits) (Batch, error) {
-	o, reserved, err := parseBody(body, limits, true, inBody)
+	o, reserved, err := parseBody(body, limits, itemsMember, inBody)
 	if err != nil {
 		return Batch{}, err
 	}
@@ -82,7 +82,7 @@ func DecodeBatch(body []byte, tenant string, limits Limits) (Batch, error) {
 func batch(o Object, reserved bool, tenant string, size int) (Batch, error) {
 	var r reader
 	semantic := r.semantic(o)
-	items, _ := r.member(o, []string{"evaluations"}, false, Array, "an array")
+	items, _ := r.member(o, []string{itemsMember}, false, Array, "an array")
 	if r.err != nil {
 		return Batch{}, r.err
 	}
@@ -95,6 +95,7 @@ func batch(o Object, reserved bool, tenant string, size int) (Batch, error) {
 	}
 	d := defaults{
 		tenant:   cmp.Or(tenant, DefaultTenant),
+		resource: []string{"type", "id"},
 		reserved: reserved,
 		objects:  map[string]Object{},
 		illegal:  map[string]*Error{},
@@ -112,14 +113,14 @@ func batch(o Object, reserved bool, tenant string, size int) (Batch, error) {
 		return Batch{}, r.err
 	}
 	if reserved {
-		others := o.Without(func(name string) bool { return name == "evaluations" || slices.Contains(tuple[:], name) })
+		others := o.Without(func(name string) bool { return name == itemsMember || slices.Contains(tuple[:], name) })
 		if err := reservedIn(true, others.Value(), ""); err != nil {
 			return Batch{}, err
 		}
 	}
 	b := Batch{Semantic: semantic, Items: make([]Item, 0, items.Len()), Size: size}
 	for n, v := range items.Elements {
-		item := d.item(v, "evaluations", strconv.Itoa(n))
+		item := d.item(v, itemsMember, strconv.Itoa(n))
 		if item.Err != nil {
 			item.Request = Request{Tenant: d.tenant} // so that it is known whose log it goes into
 		}
@@ -144,6 +145,7 @@ func (r *reader) semantic(o Object) Semantic {
 // defaults are the members beside evaluations, which items inherit.
 type defaults struct {
 	tenant   string
+	resource []string // the texts that a resource must have
 	reserved bool
 	objects  map[string]Object
 	illegal  map[string]*Error // by default, once one was looked through for reserved names
@@ -165,7 +167,7 @@ func (d *defaults) item(v Value, at ...string) Item {
 	in := &i.inherits
 	subject := i.part(&in.Subject, "subject", "type", "id")
 	action := i.part(&in.Action, "action", "name")
-	resource := i.part(&in.Resource, "resource", "type", "id")
+	resource := i.part(&in.Resource, "resource", d.resource...)
 	q := Request{
 		Draft:    d.draft,
 		Tenant:   d.tenant,

@@ -39,7 +39,7 @@ func TestPropertyHandedAsSent(t *testing.T) {
 	t.Parallel()
 	var objects []evaluation.Object
 	for _, body := range corpusFor(t) {
-		for _, batch := range []bool{false, true} {
+		for _, batch := range []string{"", "evaluations"} {
 			for _, limits := range []evaluation.Limits{wider(), evaluation.DefaultLimits()} {
 				if o, _, err := evaluation.ParseStrictly([]byte(body), limits, batch, evaluation.InArguments); err == nil {
 					objects = append(objects, o)

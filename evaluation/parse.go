@@ -14,15 +14,15 @@ import (
 // duplicate member, no invalid UTF-8, no lone surrogate, no reserved name, and
 // nothing over the limits.
 func parse(body []byte, limits Limits) (Object, error) {
-	o, _, err := parseBody(body, limits, false, inBody)
+	o, _, err := parseBody(body, limits, "", inBody)
 	return o, err
 }
 
-// parseBody is the only reader of JSON from outside. In the body of a batch the
-// items are bounded by their own limit and not by those of an array of objects;
-// and a reserved name is reported rather than refused, since it is the error of
-// the items that have it.
-func parseBody(body []byte, limits Limits, batch bool, at place) (o Object, reserved bool, err error) {
+// parseBody is the only reader of JSON from outside. In the body of a batch, the
+// member that batch names has the items. They are bounded by their own limit and not
+// by those of an array of objects; and a reserved name is reported rather than
+// refused, since it is the error of the items that have it.
+func parseBody(body []byte, limits Limits, batch string, at place) (o Object, reserved bool, err error) {
 	if len(body) > limits.Body {
 		return Object{}, false, &Error{TooLarge: true, Detail: fmt.Sprintf("the body has more than %d bytes", limits.Body), Try: "send less"}
 	}
@@ -33,7 +33,7 @@ func parseBody(body []byte, limits Limits, batch bool, at place) (o Object, rese
 }
 
 // parseStrictly reads every body that [scan] leaves to it, and alone says what is wrong with one.
-func parseStrictly(body []byte, limits Limits, batch bool, at place) (o Object, reserved bool, err error) {
+func parseStrictly(body []byte, limits Limits, batch string, at place) (o Object, reserved bool, err error) {
 	p := parsers.Get().(*parser)
 	defer p.release()
 	p.in = *bytes.NewBuffer(body) // which is read where it stands, without a copy
@@ -60,7 +60,7 @@ type parser struct {
 	in       bytes.Buffer
 	dec      jsontext.Decoder
 	limits   Limits
-	batch    bool
+	batch    string // the member with the items, "" if the body is no batch
 	values   int
 	reserved bool     // a reserved name occurs
 	stack    []Member // members of the containers being read; each takes its own copy when it ends
@@ -183,12 +183,12 @@ func (p *parser) object(depth int, at place) (Value, error) {
 			return Value{}, err
 		}
 		if isReserved(name) {
-			if p.reserved = true; !p.batch {
+			if p.reserved = true; p.batch == "" {
 				return Value{}, reservedError(string(p.dec.StackPointer()), name)
 			}
 		}
 		var v Value
-		if p.batch && depth == 1 && name == "evaluations" && p.dec.PeekKind() == '[' {
+		if p.batch != "" && depth == 1 && name == p.batch && p.dec.PeekKind() == '[' {
 			v, err = p.items(depth)
 		} else {
 			v, err = p.value(depth, at.member(name))
@@ -210,7 +210,7 @@ func (p *parser) object(depth int, at place) (Value, error) {
 	return p.end(Map, base)
 }
 
-// items reads the evaluations of a batch, an array like no other.
+// items reads the items of a batch, an array like no other.
 func (p *parser) items(depth int) (Value, error) {
 	p.values++
 	if _, err := p.dec.ReadToken(); err != nil {
@@ -223,7 +223,7 @@ func (p *parser) items(depth int) (Value, error) {
 			return Value{}, err
 		}
 		if p.stack = append(p.stack, Member{Value: v}); len(p.stack)-base > p.limits.Batch {
-			return Value{}, beyond("/evaluations", fmt.Sprintf("the batch has more than %d items", p.limits.Batch), "send several batches")
+			return Value{}, beyond(pointerTo(p.batch), fmt.Sprintf("the batch has more than %d items", p.limits.Batch), "send several batches")
 		}
 	}
 	return p.end(Array, base)

@@ -14,7 +14,7 @@ import (
 // members. It reports false for all that it does not know to be right, be it wrong or merely unusual: the parser then
 // says what the body is, and what is wrong with it. So a scanner may refuse what it likes. It must never read what the
 // parser refuses, and never make another object of it.
-func scan(body []byte, limits Limits, batch bool, at place) (Object, bool) {
+func scan(body []byte, limits Limits, batch string, at place) (Object, bool) {
 	if len(body) > math.MaxInt32 || !utf8.Valid(body) {
 		return Object{}, false
 	}
@@ -48,7 +48,7 @@ type scanner struct {
 	at       int    // how much of it was read
 	unquoted []byte // the texts that had escapes
 	limits   Limits
-	batch    bool
+	batch    string
 	values   int
 	failed   bool
 	open     []node // members of the containers being read
@@ -247,7 +247,7 @@ func (s *scanner) object(depth int, at place) node {
 			return s.fail()
 		}
 		var n node
-		if s.batch && depth == 1 && name == "evaluations" && s.next() == '[' {
+		if s.batch != "" && depth == 1 && name == s.batch && s.next() == '[' {
 			n = s.items(depth)
 		} else {
 			n = s.value(depth, at.member(name))
@@ -264,7 +264,7 @@ func (s *scanner) object(depth int, at place) node {
 	return s.end(Map, base, at == inArguments)
 }
 
-// items reads the evaluations of a batch; see [parser.items].
+// items reads the items of a batch; see [parser.items].
 func (s *scanner) items(depth int) node {
 	if s.values++; s.values > s.limits.Values {
 		return s.fail()

@@ -44,9 +44,9 @@ func entriesOf(body []byte, limits evaluation.Limits) entries {
 
 // strictEntriesOf are the entries if the parser reads every body.
 func strictEntriesOf(body []byte, limits evaluation.Limits) entries {
-	one, _, oneErr := evaluation.ParseStrictly(body, limits, false, evaluation.InBody)
-	many, reserved, manyErr := evaluation.ParseStrictly(body, limits, true, evaluation.InBody)
-	nulls, _, nullsErr := evaluation.ParseStrictly(body, limits, false, evaluation.InArguments)
+	one, _, oneErr := evaluation.ParseStrictly(body, limits, "", evaluation.InBody)
+	many, reserved, manyErr := evaluation.ParseStrictly(body, limits, "evaluations", evaluation.InBody)
+	nulls, _, nullsErr := evaluation.ParseStrictly(body, limits, "", evaluation.InArguments)
 	request := func(q evaluation.Request, err error) (evaluation.Request, error) {
 		if oneErr != nil {
 			return evaluation.Request{}, oneErr
@@ -132,8 +132,8 @@ func scannedAsParsed(t *testing.T, body []byte, limits evaluation.Limits) (scann
 			}
 		}
 	}
-	check(evaluation.Scan(body, limits, true, evaluation.InBody))(evaluation.ParseStrictly(body, limits, true, evaluation.InBody))
-	check(evaluation.Scan(body, limits, false, evaluation.InArguments))(evaluation.ParseStrictly(body, limits, false, evaluation.InArguments))
+	check(evaluation.Scan(body, limits, "evaluations", evaluation.InBody))(evaluation.ParseStrictly(body, limits, "evaluations", evaluation.InBody))
+	check(evaluation.Scan(body, limits, "", evaluation.InArguments))(evaluation.ParseStrictly(body, limits, "", evaluation.InArguments))
 	return scanned
 }
 

@@ -269,7 +269,7 @@ func ParseObject(text []byte, limits Limits) (Object, error) { return parse(text
 // ParseWithNulls is [ParseObject] for what is no request yet, such as the parameters of a message: members that are
 // null stay, wherever they stand. [Object.Lookup] and [Object.All] have them.
 func ParseWithNulls(text []byte, limits Limits) (Object, error) {
-	o, _, err := parseBody(text, limits, false, inArguments)
+	o, _, err := parseBody(text, limits, "", inArguments)
 	return o, err
 }
 

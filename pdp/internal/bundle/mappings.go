@@ -4,13 +4,13 @@ import (
 	"fmt"
 	"iter"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/cedar-policy/cedar-go/types"
 	"go.yaml.in/yaml/v3"
 
+	"policy-service/evaluation"
 	"policy-service/pdp/internal/document"
 	"policy-service/pdp/internal/source"
 )
@@ -20,9 +20,6 @@ import (
 func Unfiltered(action string) bool {
 	return action == ApprovalAction || action == "tool.fulfil" || strings.HasPrefix(action, "capability.")
 }
-
-// sqlName matches the names of tables and columns. PostgreSQL cuts a longer one.
-var sqlName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,62}$`)
 
 // columnTypes lists the types of columns for a declared type. Other types are in no column.
 var columnTypes = map[shapeForm][]ColumnType{
@@ -154,7 +151,7 @@ func (r *mappingReader) names(n *yaml.Node, of string) []string {
 	most := map[string]int{"table": 2, "column": 1}[of]
 	names := strings.SplitN(n.Value, ".", most+1)
 	for _, name := range names {
-		if len(names) > most || !sqlName.MatchString(name) || strings.HasPrefix(strings.ToLower(name), "_pf") {
+		if len(names) > most || !evaluation.IsSQLName(name) {
 			try := "use a letter or underscore, then at most 62 letters, digits and underscores, and nothing that begins with _pf"
 			if of == "table" {
 				try += "; before it may stand the name of its schema and a dot"
