@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/cedar-policy/cedar-go"
 	publicast "github.com/cedar-policy/cedar-go/ast"
@@ -437,6 +438,18 @@ func (p *Policy) Terms() []*Term {
 		terms = append(terms, Conjunct{Unless: !bool(c.Condition), Body: c.Body}.Term())
 	}
 	return terms
+}
+
+// KeptTerms returns the terms of the policy, which it keeps for all who ask again.
+func (p *Policy) KeptTerms() []*Term {
+	p.terms.once.Do(func() { p.terms.made = p.Terms() })
+	return p.terms.made
+}
+
+// lazyTerms are the terms of a policy, once a filter has asked for them.
+type lazyTerms struct {
+	once sync.Once
+	made []*Term
 }
 
 // Term is the clause as a term.

@@ -102,6 +102,7 @@ type Policy struct {
 	Obligation   *string // the text of the annotation @obligation
 	Obliges      []*obligations.Definition
 	Facts        Facts
+	terms        *lazyTerms
 }
 
 // Forbids reports if the policy is a forbid.

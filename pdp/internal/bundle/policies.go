@@ -68,6 +68,7 @@ func newPolicy(c *cedar.Policy, id, tenant string, at entityPlace) *Policy {
 		Column:   at.column,
 		Position: fmt.Sprintf("%s:%d:%d", at.file, at.line, at.column),
 		Facts:    factsOf(c),
+		terms:    new(lazyTerms),
 	}
 	annotations := c.Annotations()
 	if id, ok := annotations["id"]; ok {

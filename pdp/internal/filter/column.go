@@ -57,7 +57,7 @@ func (c column) sqlType() string {
 }
 
 func (c column) isPresent() *condition {
-	made := when(c.name + " IS NOT NULL").defining(c)
+	made := when(c.name + " IS NOT NULL").defining(c.name)
 	made.present = true
 	return made
 }
@@ -127,13 +127,13 @@ func (c column) is(text string) truth {
 	p := c.parameter(text)
 	if c.doubted() {
 		return truth{
-			is:  when(c.compared()+" = ? AND "+c.exact()+" = ?", p, p).defining(c),
-			not: when(c.name+" IS NOT NULL AND "+c.exact()+" <> ?", p).defining(c),
+			is:  when(c.compared()+" = ? AND "+c.exact()+" = ?", p, p).defining(c.name),
+			not: when(c.name+" IS NOT NULL AND "+c.exact()+" <> ?", p).defining(c.name),
 		}
 	}
 	return truth{
-		is:  when(c.compared()+" = ?", p).defining(c),
-		not: when(c.compared()+" <> ?", p).defining(c),
+		is:  when(c.compared()+" = ?", p).defining(c.name),
+		not: when(c.compared()+" <> ?", p).defining(c.name),
 	}
 }
 
@@ -154,21 +154,21 @@ func (c column) among(texts []string) truth {
 	case c.dialect == SQLite:
 		in := " (SELECT " + c.elementOfList() + " FROM ?)"
 		t = truth{
-			is:  when(c.compared()+" IN"+in, p).defining(c),
-			not: when(c.compared()+" NOT IN"+in, p).defining(c),
+			is:  when(c.compared()+" IN"+in, p).defining(c.name),
+			not: when(c.compared()+" NOT IN"+in, p).defining(c.name),
 		}
 	case c.doubted():
 		t = truth{
-			is:  when(c.compared()+" = ANY(?) AND "+c.exact()+" = ANY(?)", p, p).defining(c),
-			not: when(c.name+" IS NOT NULL AND "+c.exact()+" <> ALL(?)", p).defining(c),
+			is:  when(c.compared()+" = ANY(?) AND "+c.exact()+" = ANY(?)", p, p).defining(c.name),
+			not: when(c.name+" IS NOT NULL AND "+c.exact()+" <> ALL(?)", p).defining(c.name),
 		}
 	default:
 		t = truth{
-			is:  when(c.compared()+" = ANY(?)", p).defining(c),
-			not: when(c.compared()+" <> ALL(?)", p).defining(c),
+			is:  when(c.compared()+" = ANY(?)", p).defining(c.name),
+			not: when(c.compared()+" <> ALL(?)", p).defining(c.name),
 		}
 	}
-	t.is.values, t.is.columns[0] = texts, c
+	t.is.member = &membership{c, texts}
 	return t
 }
 
@@ -190,8 +190,8 @@ func (c column) equals(other column) truth {
 		left, right = c.exact(), other.exact()
 	}
 	return truth{
-		is:  when(left+" = "+right).defining(c, other),
-		not: when(c.name+" IS NOT NULL AND "+other.name+" IS NOT NULL AND "+left+" <> "+right).defining(c, other),
+		is:  when(left+" = "+right).defining(c.name, other.name),
+		not: when(c.name+" IS NOT NULL AND "+other.name+" IS NOT NULL AND "+left+" <> "+right).defining(c.name, other.name),
 	}
 }
 
@@ -202,17 +202,23 @@ func (c column) milliseconds() string { return "date_trunc('milliseconds', " + c
 // isTrue returns the conditions that a column of booleans is true, and that it is false.
 func (c column) isTrue() truth {
 	if c.dialect == SQLite {
-		return truth{is: when(c.name + " = 1").defining(c), not: when(c.name + " = 0").defining(c)}
+		return truth{is: when(c.name + " = 1").defining(c.name), not: when(c.name + " = 0").defining(c.name)}
 	}
-	return truth{is: when(c.name).defining(c), not: when("NOT " + c.name).defining(c)}
+	return truth{is: when(c.name).defining(c.name), not: when("NOT " + c.name).defining(c.name)}
 }
+
+// What stands for itself in a pattern of either engine.
+var (
+	likeEscapes = strings.NewReplacer("!", "!!", "%", "!%", "_", "!_")
+	globEscapes = strings.NewReplacer("*", "[*]", "?", "[?]", "[", "[[]")
+)
 
 // matches returns the conditions that the text of the column matches a pattern, and that it does not. The texts stand between the
 // stars of the pattern.
 func (c column) matches(texts []string) truth {
-	like, escaped, star, end := " LIKE ", strings.NewReplacer("!", "!!", "%", "!%", "_", "!_"), "%", " ESCAPE '!'"
+	like, escaped, star, end := " LIKE ", likeEscapes, "%", " ESCAPE '!'"
 	if c.dialect == SQLite {
-		like, escaped, star, end = " GLOB ", strings.NewReplacer("*", "[*]", "?", "[?]", "[", "[[]"), "*", ""
+		like, escaped, star, end = " GLOB ", globEscapes, "*", ""
 	}
 	var pattern []string
 	for _, text := range texts {
@@ -230,8 +236,8 @@ func (c column) matches(texts []string) truth {
 		present = c.name + " IS NOT NULL AND "
 	}
 	return truth{
-		is:  when(present+text+like+"?"+end, p).defining(c),
-		not: when(present+text+" NOT"+like+"?"+end, p).defining(c),
+		is:  when(present+text+like+"?"+end, p).defining(c.name),
+		not: when(present+text+" NOT"+like+"?"+end, p).defining(c.name),
 	}
 }
 
@@ -254,7 +260,7 @@ func (c column) order(sign string, bound int64) truth {
 var opposite = map[string]string{"<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 
 func (c column) than(sign string, bound int64) *condition {
-	return when(c.name+" "+sign+" "+"?", c.parameter(strconv.FormatInt(bound, 10))).defining(c)
+	return when(c.name+" "+sign+" "+"?", c.parameter(strconv.FormatInt(bound, 10))).defining(c.name)
 }
 
 func (c column) thanTime(sign string, bound int64) *condition {
@@ -273,7 +279,7 @@ func (c column) thanTime(sign string, bound int64) *condition {
 	case c.typ == bundle.MillisColumn:
 		return c.than(sign, bound)
 	}
-	return when(c.name+" "+sign+" "+"?", &parameter{cast: "timestamptz", text: timeText(bound)}).defining(c)
+	return when(c.name+" "+sign+" "+"?", &parameter{cast: "timestamptz", text: timeText(bound)}).defining(c.name)
 }
 
 func timeText(milliseconds int64) string {
@@ -295,8 +301,8 @@ func (c column) compare(sign string, other column) truth {
 		left, right = c.milliseconds(), other.milliseconds()
 	}
 	return truth{
-		is:  when(left+" "+sign+" "+right).defining(c, other),
-		not: when(left+" "+opposite[sign]+" "+right).defining(c, other),
+		is:  when(left+" "+sign+" "+right).defining(c.name, other.name),
+		not: when(left+" "+opposite[sign]+" "+right).defining(c.name, other.name),
 	}
 }
 

@@ -16,10 +16,16 @@ type condition struct {
 	parts      []*condition // of and, or
 	text       string       // of a leaf, with a ? for each parameter
 	parameters []*parameter
-	// columns are those that are not NULL where a leaf is TRUE.
-	columns [2]column
-	values  []string // of a leaf that says that a column's value is among some: these
-	refused *Refusal // of a refused one
+	// columns are the names of those that are not NULL where a leaf is TRUE.
+	columns [2]string
+	member  *membership // of a leaf that says that a column's value is among some
+	refused *Refusal    // of a refused one
+}
+
+// membership is that the value of a column is among some values.
+type membership struct {
+	column column
+	values []string
 }
 
 type conditionKind uint8
@@ -60,17 +66,17 @@ func when(text string, parameters ...*parameter) *condition {
 }
 
 // defining notes which columns are not NULL where a leaf is TRUE.
-func (c *condition) defining(columns ...column) *condition {
+func (c *condition) defining(columns ...string) *condition {
 	copy(c.columns[:], columns)
 	return c
 }
 
 // defines reports whether a column is not NULL where the condition is TRUE.
-func (c *condition) defines(of column) bool {
+func (c *condition) defines(of string) bool {
 	defines := func(part *condition) bool { return part.defines(of) }
 	switch c.kind {
 	case leaf:
-		return c.columns[0].name == of.name || c.columns[1].name == of.name
+		return c.columns[0] == of || c.columns[1] == of
 	case and:
 		return slices.ContainsFunc(c.parts, defines)
 	case or:
@@ -88,12 +94,12 @@ func (c *condition) same(as *condition) bool {
 // all returns the conjunction. A part that is never TRUE decides it, also beside parts that cannot be translated.
 func all(parts ...*condition) *condition {
 	joined := join(and, parts)
-	if joined.kind != and {
+	if joined.kind != and || joined.nodes > 0 {
 		return joined
 	}
 	// A part says nothing new if another one says the same, or if it says that a column is not NULL that another defines.
 	said := joined.parts
-	joined.parts = make([]*condition, 0, len(said))
+	joined.parts = said[:0]
 	for n, part := range said {
 		implied := slices.ContainsFunc(joined.parts, part.same) || part.present && slices.ContainsFunc(said[n+1:], func(other *condition) bool {
 			return !other.present && other.defines(part.columns[0])
@@ -111,20 +117,20 @@ func all(parts ...*condition) *condition {
 // some returns the disjunction.
 func some(parts ...*condition) *condition {
 	joined := join(or, parts)
-	if joined.kind != or {
+	if joined.kind != or || joined.nodes > 0 {
 		return joined
 	}
 	// Memberships of one column are one.
-	var kept []*condition
+	kept := joined.parts[:0]
 	for _, part := range joined.parts {
 		at := slices.IndexFunc(kept, func(other *condition) bool {
-			return part.values != nil && other.values != nil && other.columns[0].name == part.columns[0].name || part.same(other)
+			return part.member != nil && other.member != nil && other.columns[0] == part.columns[0] || part.same(other)
 		})
 		switch {
 		case at < 0:
 			kept = append(kept, part)
-		case part.values != nil:
-			kept[at] = part.columns[0].isAmong(slices.Concat(kept[at].values, part.values))
+		case part.member != nil:
+			kept[at] = part.member.column.isAmong(slices.Concat(kept[at].member.values, part.member.values))
 		}
 	}
 	joined.parts = kept
@@ -134,36 +140,47 @@ func some(parts ...*condition) *condition {
 	return joined.measure()
 }
 
-// join flattens parts of the same kind, and leaves out those that make no difference.
+// join flattens parts of the same kind, and leaves out those that make no difference. What it returns has been measured if one part
+// is all that is left.
 func join(kind conditionKind, parts []*condition) *condition {
 	neutral, decisive := yes, no
 	if kind == or {
 		neutral, decisive = no, yes
 	}
-	joined := &condition{kind: kind}
-	var untranslated *condition
+	var one, untranslated *condition
+	size := 0
 	for _, part := range parts {
 		switch part.kind {
 		case decisive.kind:
 			return decisive
 		case neutral.kind:
+			continue
 		case refused:
 			if untranslated == nil {
 				untranslated = part
 			}
 		case kind:
-			joined.parts = append(joined.parts, part.parts...)
+			size += len(part.parts)
 		default:
-			joined.parts = append(joined.parts, part)
+			size++
 		}
+		one = part
 	}
 	switch {
 	case untranslated != nil:
 		return untranslated
-	case len(joined.parts) == 0:
+	case one == nil:
 		return neutral
-	case len(joined.parts) == 1:
-		return joined.parts[0]
+	case size == 1, one.kind == kind && size == len(one.parts):
+		return one
+	}
+	joined := &condition{kind: kind, parts: make([]*condition, 0, size)}
+	for _, part := range parts {
+		if part.kind == kind {
+			joined.parts = append(joined.parts, part.parts...)
+		} else if part.kind != neutral.kind {
+			joined.parts = append(joined.parts, part)
+		}
 	}
 	return joined
 }
@@ -258,11 +275,12 @@ func (f *Filter) write(c *condition, o Options) *Refusal {
 	if f.Rows == Some {
 		text = "(" + text + ")"
 	}
+	parameters := c.all(nil)
 	var written strings.Builder
+	written.Grow(len(text) + 12*len(parameters))
 	size, known := 0, map[string]int{}
-	between := strings.Split(text, "?")
-	after := ""
-	for n, p := range c.all(nil) {
+	part := 0 // where in the text the part begins that is written next
+	for _, p := range parameters {
 		key := p.key()
 		at, seen := known[key]
 		if !seen {
@@ -274,14 +292,16 @@ func (f *Filter) write(c *condition, o Options) *Refusal {
 				f.Parameters = append(f.Parameters, p.text)
 			}
 		}
-		before, next := o.Dialect.cast(p)
-		part := after + between[n] + before
-		f.Parts = append(f.Parts, part, at)
-		written.WriteString(part + o.Dialect.placeholder(max(o.First, 1)+at))
-		after = next
+		before, next, _ := strings.Cut(text, "?")
+		opens, closes := o.Dialect.cast(p)
+		written.WriteString(before + opens)
+		f.Parts = append(f.Parts, written.String()[part:], at)
+		written.WriteString(o.Dialect.placeholder(max(o.First, 1) + at))
+		part, text = written.Len(), next
+		written.WriteString(closes)
 	}
-	f.Parts = append(f.Parts, after+between[len(between)-1])
-	written.WriteString(after + between[len(between)-1])
+	written.WriteString(text)
+	f.Parts = append(f.Parts, written.String()[part:])
 	switch f.SQL = written.String(); {
 	case size > maxParameters:
 		return &Refusal{Reason: TooLarge, Detail: "the parameters would have more than " + strconv.Itoa(maxParameters) + " bytes",

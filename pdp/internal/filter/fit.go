@@ -51,7 +51,7 @@ func (c column) fits(present bool) *condition {
 	case text == "":
 		return yes
 	case present:
-		return when(text).defining(c)
+		return when(text).defining(c.name)
 	default:
 		return when("(" + c.name + " IS NULL OR " + text + ")")
 	}

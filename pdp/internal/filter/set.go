@@ -62,8 +62,8 @@ func (s *set) isEmpty() truth {
 		return s.exists(yes).opposite()
 	}
 	return truth{
-		is:  when("cardinality(" + s.array.name + ") = 0").defining(s.array),
-		not: when("cardinality(" + s.array.name + ") > 0").defining(s.array),
+		is:  when("cardinality(" + s.array.name + ") = 0").defining(s.array.name),
+		not: when("cardinality(" + s.array.name + ") > 0").defining(s.array.name),
 	}
 }
 
@@ -77,8 +77,8 @@ func (s *set) compared(array, with string, parameters ...*parameter) truth {
 		parameters = append(parameters, parameters...)
 	}
 	return truth{
-		is:  when(is, parameters...).defining(s.array),
-		not: when("NOT ("+exact+")", parameters[:strings.Count(exact, "?")]...).defining(s.array),
+		is:  when(is, parameters...).defining(s.array.name),
+		not: when("NOT ("+exact+")", parameters[:strings.Count(exact, "?")]...).defining(s.array.name),
 	}
 }
 
@@ -157,7 +157,7 @@ func (s *set) fits(ids []string, enumerated bool) *condition {
 		within = s.isWithin(ids).is
 	}
 	if s.array.name != "" {
-		size := when("cardinality(" + s.array.name + ") <= " + strconv.Itoa(bundle.MostElements)).defining(s.array)
+		size := when("cardinality(" + s.array.name + ") <= " + strconv.Itoa(bundle.MostElements)).defining(s.array.name)
 		if s.of.NoNullElement {
 			return all(size, within)
 		}

@@ -145,7 +145,7 @@ func (t *translator) policyTruth(p *bundle.Policy) truth {
 	for _, test := range p.Facts.Scope {
 		is = is.and(t.test(test.Term(nil), test))
 	}
-	for _, term := range p.Terms() {
+	for _, term := range p.KeptTerms() {
 		if is.is.kind == never {
 			break
 		}
