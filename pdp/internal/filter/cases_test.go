@@ -24,6 +24,7 @@ type example struct {
 	name, says string
 	files      map[string]string // beside and in place of files
 	create     map[filter.Dialect]string
+	mapped     map[filter.Dialect]string // in place of mapping
 	table      func(filter.Dialect, *database.Table)
 	rows       []row
 	question   string // "" is ask

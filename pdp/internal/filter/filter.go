@@ -132,9 +132,6 @@ func Make(ctx context.Context, in *engine.Inquiry, o Options) (*Filter, error) {
 			}
 		default:
 			permitted = some(permitted, is.is)
-			if len(p.Obliges) > 0 && !t.bundle.Config.IgnoreForbidErrors { // errored, it denies
-				rest = append(rest, some(is.is, is.not))
-			}
 		}
 	}
 	slices.Sort(f.Required)

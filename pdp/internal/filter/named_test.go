@@ -30,6 +30,9 @@ func TestCases(t *testing.T) {
 
 func (e *example) run(t *testing.T, engine filter.Dialect, db *database.DB) {
 	bundle := map[string]string{"filters.yaml": mapping(engine)}
+	if e.mapped != nil {
+		bundle["filters.yaml"] = e.mapped[engine]
+	}
 	for name, text := range files {
 		bundle[name] = text
 	}
