@@ -85,10 +85,28 @@ func (c *condition) defines(of string) bool {
 	return false
 }
 
-// same reports whether two leaves are written the same.
-func (c *condition) same(as *condition) bool {
-	return c.kind == leaf && as.kind == leaf && c.text == as.text &&
-		slices.EqualFunc(c.parameters, as.parameters, func(a, b *parameter) bool { return a.key() == b.key() })
+// key returns a text that is equal for conditions that are written the same.
+func (c *condition) key() string {
+	var key strings.Builder
+	key.WriteString(c.sql(always))
+	for _, p := range c.all(nil) {
+		key.WriteString("\x00" + p.key())
+	}
+	return key.String()
+}
+
+// distinct drops the conditions that are written as one before them.
+func distinct(parts []*condition) []*condition {
+	if len(parts) == 2 && (parts[0].text != parts[1].text || parts[0].kind != leaf) {
+		return parts
+	}
+	seen := make(map[string]struct{}, len(parts))
+	return slices.DeleteFunc(parts, func(c *condition) bool {
+		key := c.key()
+		_, known := seen[key]
+		seen[key] = struct{}{}
+		return known
+	})
 }
 
 // all returns the conjunction. A part that is never TRUE decides it, also beside parts that cannot be translated.
@@ -98,16 +116,12 @@ func all(parts ...*condition) *condition {
 		return joined
 	}
 	// A part says nothing new if another one says the same, or if it says that a column is not NULL that another defines.
-	said := joined.parts
-	joined.parts = said[:0]
-	for n, part := range said {
-		implied := slices.ContainsFunc(joined.parts, part.same) || part.present && slices.ContainsFunc(said[n+1:], func(other *condition) bool {
-			return !other.present && other.defines(part.columns[0])
-		}) || part.present && slices.ContainsFunc(joined.parts, func(other *condition) bool { return other.defines(part.columns[0]) })
-		if !implied {
-			joined.parts = append(joined.parts, part)
-		}
-	}
+	joined.parts = distinct(joined.parts)
+	joined.parts = slices.DeleteFunc(joined.parts, func(part *condition) bool {
+		return part.present && slices.ContainsFunc(joined.parts, func(other *condition) bool {
+			return other != nil && !other.present && other.defines(part.columns[0])
+		})
+	})
 	if len(joined.parts) == 1 {
 		return joined.parts[0]
 	}
@@ -121,20 +135,19 @@ func some(parts ...*condition) *condition {
 		return joined
 	}
 	// Memberships of one column are one.
+	at := map[string]int{}
 	kept := joined.parts[:0]
-	for _, part := range joined.parts {
-		at := slices.IndexFunc(kept, func(other *condition) bool {
-			return part.member != nil && other.member != nil && other.columns[0] == part.columns[0] || part.same(other)
-		})
-		switch {
-		case at < 0:
+	for _, part := range distinct(joined.parts) {
+		if part.member == nil {
 			kept = append(kept, part)
-		case part.member != nil:
-			kept[at] = part.member.column.isAmong(slices.Concat(kept[at].member.values, part.member.values))
+		} else if n, known := at[part.columns[0]]; known {
+			kept[n] = part.member.column.isAmong(slices.Concat(kept[n].member.values, part.member.values))
+		} else {
+			at[part.columns[0]] = len(kept)
+			kept = append(kept, part)
 		}
 	}
-	joined.parts = kept
-	if len(kept) == 1 {
+	if joined.parts = kept; len(kept) == 1 {
 		return kept[0]
 	}
 	return joined.measure()

@@ -105,7 +105,7 @@ func Make(ctx context.Context, in *engine.Inquiry, o Options) (*Filter, error) {
 	if err := t.ask(open); err != nil {
 		return nil, err
 	}
-	permitted, rest := no, []*condition{} // a row is selected if it is permitted and all of the rest holds
+	var permits, rest []*condition // a row is selected if one of the permits holds, and all of the rest
 	if t.mapping.Tenant.Name != "" {
 		rest = append(rest, t.column(t.mapping.Tenant).is(in.Request.Tenant).is)
 	}
@@ -131,11 +131,12 @@ func Make(ctx context.Context, in *engine.Inquiry, o Options) (*Filter, error) {
 				f.Required = append(f.Required, owes...)
 			}
 		default:
-			permitted = some(permitted, is.is)
+			permits = append(permits, is.is)
 		}
 	}
 	slices.Sort(f.Required)
 	f.Required = slices.Compact(f.Required)
+	permitted := some(permits...)
 	if permitted.kind == never {
 		rest = nil
 	}

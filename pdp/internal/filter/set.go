@@ -32,7 +32,7 @@ func (t *translator) setOf(m *bundle.Mapped) *set {
 	s.from = table(m.Rows.Table) + " " + inner + " WHERE " + key.compared() + " = " + t.id.compared()
 	switch {
 	case key.doubted(): // the index of the key is one of the default collation
-		s.from += ` COLLATE "default" AND ` + key.exact() + " = " + t.id.exact()
+		s.from += ` COLLATE "default" AND ` + likely(key.exact()+" = "+t.id.exact())
 	case t.dialect == SQLite && !t.mapping.Strict:
 		s.from += " AND typeof(" + key.name + ") = '" + strings.ToLower(key.sqlType()) + "'"
 	}
@@ -73,7 +73,7 @@ func (s *set) compared(array, with string, parameters ...*parameter) truth {
 	is, exact := array+with, array+with
 	if s.element.doubted() {
 		exact = array + ` COLLATE "C"` + with
-		is += " AND " + exact
+		is += " AND " + likely(exact)
 		parameters = append(parameters, parameters...)
 	}
 	return truth{
@@ -157,12 +157,19 @@ func (s *set) fits(ids []string, enumerated bool) *condition {
 		within = s.isWithin(ids).is
 	}
 	if s.array.name != "" {
-		size := when("cardinality(" + s.array.name + ") <= " + strconv.Itoa(bundle.MostElements)).defining(s.array.name)
-		if s.of.NoNullElement {
-			return all(size, within)
+		// An array is one if it has one dimension: of others array_position raises an error.
+		array := s.array.name
+		bad := "cardinality(" + array + ") > " + mostElements + " OR coalesce(array_ndims(" + array + "), 1) <> 1 THEN 1"
+		if !s.of.NoNullElement {
+			bad += " WHEN array_position(" + array + ", NULL) IS NOT NULL THEN 1"
 		}
-		return all(size, within, when("CASE WHEN coalesce(array_ndims("+s.array.name+"), 1) = 1 THEN array_position("+s.array.name+", NULL) IS NULL ELSE FALSE END"))
+		return all(when("CASE WHEN "+bad+" ELSE 0 END <> 1"), within)
 	}
-	return all(s.exists(s.element.isBad(!s.of.NoNullElement)).not, within,
-		when("NOT EXISTS (SELECT 1 FROM "+s.from+" LIMIT 1 OFFSET "+strconv.Itoa(bundle.MostElements)+")"))
+	fits := all(s.exists(s.element.isBad(!s.of.NoNullElement)).not, within)
+	if !s.element.strict { // it costs each row a look into the other table
+		fits = all(fits, when("NOT EXISTS (SELECT 1 FROM "+s.from+" LIMIT 1 OFFSET "+mostElements+")"))
+	}
+	return fits
 }
+
+var mostElements = strconv.Itoa(bundle.MostElements)
