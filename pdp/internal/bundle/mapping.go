@@ -12,8 +12,8 @@ type Mapping struct {
 	ID         Column
 	Actions    []string // what filters are asked about
 	Attributes map[string]*Mapped
-	// Strict promises that each column is as the mapping has it, and that no row has more than [MostElements] elements of a set in
-	// another table, as filter --verify checks. Conditions then do not check it.
+	// Strict promises that each column is as the mapping has it, that an array has one dimension, that a set has at most
+	// [MostElements] elements and that no id is NULL, as filter --verify checks. Conditions then do not check it.
 	Strict bool
 }
 

@@ -1,6 +1,7 @@
 package filter
 
 import (
+	"math/bits"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,6 +14,7 @@ type condition struct {
 	// present is set on a leaf that says no more than that a column is not NULL.
 	present    bool
 	nodes      int          // that it is written with
+	depth      int          // of its SQL, as a tree
 	parts      []*condition // of and, or
 	text       string       // of a leaf, with a ? for each parameter
 	parameters []*parameter
@@ -56,7 +58,7 @@ var (
 const maxNodes = 4000
 
 var tooManyNodes = &condition{kind: refused, refused: &Refusal{
-	Reason: TooLarge, Detail: "the condition would have more than " + strconv.Itoa(maxNodes) + " parts",
+	Reason: TooLarge, Detail: "the condition would have more than " + strconv.Itoa(maxNodes) + " parts, or be nested too deeply",
 	Try: "split the policies that nest most, or concern fewer policies with this action",
 }}
 
@@ -202,12 +204,16 @@ func (c *condition) measure() *condition {
 	c.nodes = 1
 	for _, part := range c.parts {
 		c.nodes += part.nodes
+		c.depth = max(c.depth, part.depth)
 	}
-	if c.nodes > maxNodes {
+	if c.depth += min(len(c.parts), widest+bits.Len(uint(len(c.parts)))); c.nodes > maxNodes || c.depth > maxDepth {
 		return tooManyNodes
 	}
 	return c
 }
+
+// maxDepth is less than the depth of an expression that SQLite takes, 1,000, by what a leaf and the application's query have.
+const maxDepth = 800
 
 // isNotTrue returns the condition that another is FALSE or NULL.
 func isNotTrue(c *condition) *condition {
@@ -220,7 +226,7 @@ func isNotTrue(c *condition) *condition {
 		return c
 	}
 	made := when("("+c.sql(always)+") IS NOT TRUE", c.all(nil)...)
-	made.nodes += c.nodes
+	made.nodes, made.depth = made.nodes+c.nodes, c.depth+1
 	return made
 }
 
@@ -242,12 +248,26 @@ func (c *condition) sql(within conditionKind) string {
 	if c.kind == or {
 		sign = " OR "
 	}
-	if text := strings.Join(texts, sign); within == always {
-		return text
-	} else {
-		return "(" + text + ")"
+	for len(texts) > widest { // a long row is a deep tree for SQLite
+		halved := texts[:0]
+		for pair := range slices.Chunk(texts, 2) {
+			if text := pair[0]; len(pair) == 2 {
+				halved = append(halved, "("+text+sign+pair[1]+")")
+			} else {
+				halved = append(halved, text)
+			}
+		}
+		texts = halved
 	}
+	text := strings.Join(texts, sign)
+	if within == always {
+		return text
+	}
+	return "(" + text + ")"
 }
+
+// widest is how many parts stand beside each other at the most.
+const widest = 100
 
 // all returns the parameters of the condition, in the order of its text.
 func (c *condition) all(to []*parameter) []*parameter {

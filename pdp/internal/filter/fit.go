@@ -61,7 +61,7 @@ func (c column) fits(present bool) *condition {
 func (t *translator) fit() *condition {
 	ids, enumerated := t.enumerated(t.mapping.Type)
 	parts := []*condition{t.id.fits(t.mapping.ID.NotNull)}
-	if !t.mapping.ID.NotNull {
+	if !t.mapping.ID.NotNull && !t.mapping.Strict {
 		parts = append(parts, t.id.isPresent())
 	}
 	if enumerated {

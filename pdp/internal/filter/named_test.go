@@ -85,10 +85,6 @@ const (
 	sqlite   = filter.SQLite
 )
 
-func each(text string) map[filter.Dialect]string {
-	return map[filter.Dialect]string{postgres: text, sqlite: text}
-}
-
 var cases = []example{
 	{
 		name: "S1", says: "a forbid reads an attribute of an owner who is in no store, and errs",

@@ -127,37 +127,40 @@ func (t *translator) path(of *bundle.Term, names []string) []alternative {
 
 // access reads an attribute of what an expression comes to.
 func (t *translator) access(of *bundle.Term, from []alternative, name string) (read []alternative) {
+	sure := total(from)
 	for _, a := range from {
 		switch {
 		case a.when.kind == refused, a.kind == unasked:
 			read = append(read, a)
+			continue
 		case a.kind == itself, a.kind == ofRecord:
-			m, required := t.member(a.operand, name)
-			if m == nil {
-				continue
+			if m, required := t.member(a.operand, name); m != nil {
+				present := t.present(m, required)
+				read = append(read, alternative{when: all(a.when, present.is), operand: t.operandOf(m)})
+				if present.is.kind == always {
+					continue
+				}
 			}
-			present := t.present(m, required)
-			read = append(read, alternative{all(a.when, present.is), t.operandOf(m), a.sure && present.is.kind == always})
 		case a.kind == ofColumn && a.shape.Form == bundle.ShapeEntity:
-			found, refused := t.attributes(of, a, name)
-			if refused != nil {
-				return refusal(refused)
+			found, cannot := t.attributes(of, a, name)
+			if cannot != nil {
+				return refusal(cannot)
 			}
 			read = append(read, found...)
 		case a.kind == value:
-			v, refused := t.attributeOf(of, a.known, name)
-			if refused != nil {
-				return refusal(refused)
+			v, cannot := t.attributeOf(of, a.known, name)
+			if cannot != nil {
+				return refusal(cannot)
 			}
 			if v != nil {
-				read = append(read, alternative{a.when, operand{known: v}, a.sure})
+				read = append(read, alternative{when: a.when, operand: operand{known: v}})
+				continue
 			}
 		}
+		sure = false // there may be no such attribute, which errs
 	}
-	if len(read) < len(from) { // one errs
-		for n := range read {
-			read[n].sure = false
-		}
+	for n := range read {
+		read[n].sure = sure
 	}
 	return read
 }
@@ -217,7 +220,7 @@ func (t *translator) attributes(of *bundle.Term, a alternative, name string) (re
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(values)) {
-		read = append(read, alternative{all(a.when, a.column.isAmong(ids[key])), operand{known: values[key]}, false})
+		read = append(read, alternative{when: all(a.when, a.column.isAmong(ids[key])), operand: operand{known: values[key]}})
 	}
 	return read, nil
 }
@@ -306,7 +309,7 @@ func (t *translator) branches(of *bundle.Term) (made []alternative) {
 		branch := t.operands(of.Args[n+1])
 		sure = sure && total(branch)
 		for _, a := range branch {
-			made = append(made, alternative{all(taken, a.when), a.operand, false})
+			made = append(made, alternative{when: all(taken, a.when), operand: a.operand})
 		}
 	}
 	for n := range made {

@@ -156,6 +156,9 @@ func (s *set) fits(ids []string, enumerated bool) *condition {
 	if enumerated {
 		within = s.isWithin(ids).is
 	}
+	if s.array.name != "" && s.element.strict && s.of.NoNullElement {
+		return within
+	}
 	if s.array.name != "" {
 		// An array is one if it has one dimension: of others array_position raises an error.
 		array := s.array.name

@@ -30,11 +30,6 @@ func (t truth) and(next truth) truth {
 
 func (t truth) or(next truth) truth { return t.opposite().and(next.opposite()).opposite() }
 
-// whenever returns the truth of an expression that is evaluated where a condition holds, and errs elsewhere.
-func (t truth) whenever(c *condition) truth {
-	return truth{all(c, t.is), all(c, t.not), t.total && c.kind == always}
-}
-
 func constant(is bool) truth {
 	if is {
 		return truth{yes, no, true}
