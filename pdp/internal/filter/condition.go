@@ -97,10 +97,23 @@ func (c *condition) key() string {
 	return key.String()
 }
 
+// same reports whether two leaves are written the same.
+func (c *condition) same(as *condition) bool {
+	return c.kind == leaf && as.kind == leaf && c.text == as.text && slices.EqualFunc(c.parameters, as.parameters, func(a, b *parameter) bool {
+		return a.cast == b.cast && a.text == b.text && a.list == b.list && slices.Equal(a.texts, b.texts)
+	})
+}
+
 // distinct drops the conditions that are written as one before them.
 func distinct(parts []*condition) []*condition {
-	if len(parts) == 2 && (parts[0].text != parts[1].text || parts[0].kind != leaf) {
-		return parts
+	if len(parts) <= 16 { // to write each would cost more than to compare them
+		kept := parts[:0]
+		for _, part := range parts {
+			if !slices.ContainsFunc(kept, part.same) {
+				kept = append(kept, part)
+			}
+		}
+		return kept
 	}
 	seen := make(map[string]struct{}, len(parts))
 	return slices.DeleteFunc(parts, func(c *condition) bool {

@@ -193,7 +193,7 @@ func newTranslator(in *engine.Inquiry, o Options) (*translator, error) {
 }
 
 func translatorOf(b *bundle.Bundle, m *bundle.Mapping, o Options) *translator {
-	t := &translator{bundle: b, mapping: m, dialect: o.Dialect, alias: table(m.Table)}
+	t := &translator{bundle: b, mapping: m, dialect: o.Dialect, alias: table(m.Table), columns: map[string]string{}}
 	if o.Alias != "" {
 		t.alias = quote(o.Alias)
 	}

@@ -84,6 +84,8 @@ func (t *translator) booleans(of *bundle.Term) []alternative {
 	}
 }
 
+var principal = bundle.VariableNames[bundle.PrincipalVar]
+
 // evaluate evaluates a known expression, as a decision does.
 func (t *translator) evaluate(of *bundle.Term) []alternative {
 	switch {
@@ -91,6 +93,10 @@ func (t *translator) evaluate(of *bundle.Term) []alternative {
 		return only(operand{kind: unasked})
 	case of.Op == bundle.OpTest, of.Op == bundle.OpNot: // no policy need have written them out
 		return t.booleans(of)
+	case of.Op == bundle.OpValue:
+		return only(operand{known: of.Value})
+	case of.Op == bundle.OpPath && of.Path.Root == principal && len(of.Path.Names) == 0:
+		return only(operand{known: t.open.Request.Principal})
 	}
 	t.known.met = false
 	v, err := of.Eval(t.open.Request, &t.known)

@@ -51,7 +51,8 @@ type translator struct {
 	open    *engine.Open
 	known   reader
 	dialect Dialect
-	alias   string // the table in the application's query, quoted
+	alias   string            // the table in the application's query, quoted
+	columns map[string]string // the names of columns, qualified
 	id      column
 	policy  *bundle.Policy // that is translated
 	terms   int            // that were translated
@@ -95,7 +96,12 @@ func (r *reader) reaches(l bundle.Lineage) bool {
 }
 
 func (t *translator) column(c bundle.Column) column {
-	return column{t.alias + "." + quote(c.Name), c.Type, t.dialect, t.mapping.Strict}
+	name, known := t.columns[c.Name]
+	if !known {
+		name = t.alias + "." + quote(c.Name)
+		t.columns[c.Name] = name
+	}
+	return column{name, c.Type, t.dialect, t.mapping.Strict}
 }
 
 // quote quotes a name, which has none but letters, digits and underscores.
