@@ -25,6 +25,7 @@ type example struct {
 	files      map[string]string // beside and in place of files
 	create     map[filter.Dialect]string
 	mapped     map[filter.Dialect]string // in place of mapping
+	rules      parentRules               // of bundle.yaml
 	table      func(filter.Dialect, *database.Table)
 	rows       []row
 	question   string // "" is ask
@@ -32,6 +33,7 @@ type example struct {
 	selected string
 	refused  string
 	only     filter.Dialect
+	notRust  string // why Rust Cedar is not asked
 }
 
 // row is a row of docs, by columns, with the elements of its sets.
@@ -91,16 +93,16 @@ func creating(d filter.Dialect) string {
 }
 
 func described(d filter.Dialect) *database.Table {
-	at, teams := "timestamptz", database.Field{Path: []string{"teams"}, Kind: "set", Element: "entity", Column: "teams", Type: "text[]"}
+	at, teams := "timestamptz", database.Field{Path: []string{"teams"}, Kind: "set", Element: "entity", Entity: "team", Column: "teams", Type: "text[]"}
 	if d == filter.SQLite {
-		at, teams = "millis", database.Field{Path: []string{"teams"}, Kind: "set", Element: "entity", Rows: &database.Rows{Table: "doc_teams", Key: "doc", Value: "team", Type: "text"}}
+		at, teams = "millis", database.Field{Path: []string{"teams"}, Kind: "set", Element: "entity", Entity: "team", Rows: &database.Rows{Table: "doc_teams", Key: "doc", Value: "team", Type: "text"}}
 	}
 	return &database.Table{Name: "docs", ID: database.Field{Column: "id", Type: "text"}, Fields: []database.Field{
-		{Path: []string{"owner"}, Kind: "entity", Column: "owner", Type: "text"},
+		{Path: []string{"owner"}, Kind: "entity", Entity: "user", Column: "owner", Type: "text"},
 		{Path: []string{"n"}, Kind: "long", Column: "n", Type: "bigint"},
 		{Path: []string{"title"}, Kind: "string", Column: "title", Type: "text"},
 		{Path: []string{"at"}, Kind: "datetime", Column: "at", Type: at},
-		{Path: []string{"team"}, Kind: "entity", Column: "team", Type: "text"},
+		{Path: []string{"team"}, Kind: "entity", Entity: "team", Column: "team", Type: "text"},
 		teams,
 		{Path: []string{"tags"}, Kind: "set", Element: "string", Rows: &database.Rows{Table: "tags", Key: "doc", Value: "tag", Type: "text"}},
 		{Path: []string{"label", "category"}, Kind: "string", Column: "category", Type: "text"},

@@ -30,6 +30,7 @@ type Field struct {
 	Path    []string
 	Kind    string // bool, long, string, datetime, entity, set
 	Element string // of a set: string, long, entity
+	Entity  string // of an entity or a set of entities: their type, for who needs to know
 	Column  string // "" if Rows has the values
 	Type    string // of the column, as in filters.yaml: text, uuid, bigint, boolean, timestamptz, millis, text[], uuid[]
 	Rows    *Rows
