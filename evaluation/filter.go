@@ -30,16 +30,21 @@ type FilterQuestion struct {
 const MaxFirstParameter = 60_000
 
 // DecodeFilter reads the body of a filter request. A body without filters is one itself; otherwise its members are shared as
-// those of a batch. A member that is not known is refused: a query would go on without what it asks for.
-func DecodeFilter(body []byte, tenant string, limits Limits) (Filters, error) {
+// those of a batch. A member that is not known is refused: a query would go on without what it asks for. A dialect that is
+// given beside the body is that of a body that has none.
+func DecodeFilter(body []byte, tenant, dialect string, limits Limits) (Filters, error) {
 	const list = "filters"
 	o, reserved, err := parseBody(body, limits, list, inBody)
 	if err != nil {
 		return Filters{}, err
 	}
 	var r reader
-	f := Filters{Dialect: r.text(o, "dialect"), FirstParameter: 1, Size: len(body)}
+	f := Filters{Dialect: dialect, FirstParameter: 1, Size: len(body)}
+	if dialect == "" || has(o, "dialect") {
+		f.Dialect = r.text(o, "dialect")
+	}
 	r.want(f.Dialect == "postgres" || f.Dialect == "sqlite", "neither postgres nor sqlite", "dialect")
+	r.want(dialect == "" || f.Dialect == dialect, "another dialect than the one given beside the body", "dialect")
 	if first, ok := r.member(o, []string{"first_parameter"}, false, Number, "a number"); ok {
 		n, whole := first.Scaled(0)
 		r.want(whole && 1 <= n && n <= MaxFirstParameter, "not a whole number from 1 to 60,000", "first_parameter")

@@ -12,7 +12,7 @@ import (
 
 // filterText is what a body asks, a line a question, or what is wrong with it.
 func filterText(body string) string {
-	f, err := evaluation.DecodeFilter([]byte(body), "acme", evaluation.DefaultLimits())
+	f, err := evaluation.DecodeFilter([]byte(body), "acme", "", evaluation.DefaultLimits())
 	if err != nil {
 		return "400 " + err.(*evaluation.Error).Error()
 	}
@@ -106,10 +106,17 @@ func TestDecodeFilter(t *testing.T) {
 			t.Errorf("%s\ngot  %s\nwant %s", name, got, c.want)
 		}
 	}
-	if _, err := evaluation.DecodeFilter([]byte(strings.Repeat(" ", 2<<20)), "", evaluation.DefaultLimits()); err == nil || !err.(*evaluation.Error).TooLarge {
+	if _, err := evaluation.DecodeFilter([]byte(strings.Repeat(" ", 2<<20)), "", "", evaluation.DefaultLimits()); err == nil || !err.(*evaluation.Error).TooLarge {
 		t.Errorf("a large body: %v", err)
 	}
-	if f, err := evaluation.DecodeFilter([]byte(`{`+one+`}`), "", evaluation.DefaultLimits()); err != nil || f.Questions[0].Request.Tenant != "default" || f.Size != len(one)+2 {
+	for given, want := range map[string]string{"postgres": "", "sqlite": "/dialect: another dialect than the one given beside the body", "mysql": "/dialect: another dialect than the one given beside the body"} {
+		_, err := evaluation.DecodeFilter([]byte(`{`+one+`}`), "", given, evaluation.DefaultLimits())
+		f, alone := evaluation.DecodeFilter([]byte(strings.Replace(`{`+one+`}`, `"dialect":"postgres",`, "", 1)), "", given, evaluation.DefaultLimits())
+		if (err == nil) != (want == "") || err != nil && err.Error() != want || (alone == nil) != (given != "mysql") || alone == nil && f.Dialect != given {
+			t.Errorf("beside %s: %v; without one in the body %q, %v", given, err, f.Dialect, alone)
+		}
+	}
+	if f, err := evaluation.DecodeFilter([]byte(`{`+one+`}`), "", "", evaluation.DefaultLimits()); err != nil || f.Questions[0].Request.Tenant != "default" || f.Size != len(one)+2 {
 		t.Errorf("%+v, %v", f, err)
 	}
 }
@@ -117,7 +124,7 @@ func TestDecodeFilter(t *testing.T) {
 // What is found out about a question later has its place in the body.
 func TestFilterErrorInBody(t *testing.T) {
 	t.Parallel()
-	f, err := evaluation.DecodeFilter([]byte(`{"dialect":"sqlite","subject":{"type":"u","id":"a"},"filters":[{"action":{"name":"r"},"resource":{"type":"d"}}]}`), "", evaluation.DefaultLimits())
+	f, err := evaluation.DecodeFilter([]byte(`{"dialect":"sqlite","subject":{"type":"u","id":"a"},"filters":[{"action":{"name":"r"},"resource":{"type":"d"}}]}`), "", "", evaluation.DefaultLimits())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +143,7 @@ func FuzzDecodeFilter(f *testing.F) {
 	f.Add([]byte(`{"dialect":"postgres","first_parameter":2,"alias":"d","subject":{"type":"u","id":"a"},"action":{"name":"r"},"resource":{"type":"d"},"context":{"a":[1]},"filters":[{},{"alias":"e","context":{}},{"resource":{"type":"x"}}]}`))
 	f.Add([]byte(`{"dialect":"sqlite","subject":{"type":"u","id":"a"},"action":{"name":"r"},"resource":{"type":"d","id":"1"},"options":{"unknown":[]}}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
-		got, err := evaluation.DecodeFilter(body, "t1", evaluation.DefaultLimits())
+		got, err := evaluation.DecodeFilter(body, "t1", "", evaluation.DefaultLimits())
 		if err != nil {
 			var e *evaluation.Error
 			if !errors.As(err, &e) || !validPointer(e.Pointer) || e.Detail == "" || len(got.Questions) > 0 {

@@ -67,7 +67,7 @@ func TestNullBelowArguments(t *testing.T) {
 	read("an item's own", batch.Items[1].Request, err)
 	search, err := evaluation.DecodeSearch(evaluation.ResourceSearch, []byte(`{`+rest+`,"context":`+context+`}`), "", limits)
 	read("a search", search.Request, err)
-	filters, err := evaluation.DecodeFilter([]byte(`{"subject":{"type":"u","id":"a"},"action":{"name":"r"},"resource":{"type":"d"},"dialect":"sqlite","context":`+context+`,"filters":[{},{"context":`+context+`}]}`), "", limits)
+	filters, err := evaluation.DecodeFilter([]byte(`{"subject":{"type":"u","id":"a"},"action":{"name":"r"},"resource":{"type":"d"},"dialect":"sqlite","context":`+context+`,"filters":[{},{"context":`+context+`}]}`), "", "", limits)
 	read("shared by filters", filters.Questions[0].Request, err)
 	read("a filter's own", filters.Questions[1].Request, err)
 	submission, err := evaluation.DecodeSubmission([]byte(`{`+rest+`,"context":`+context+`,"denial":{"expires_at":"2026-01-02T03:04:05Z"}}`), "", limits)

@@ -44,29 +44,35 @@ const (
 
 // Filter is a condition that can stand behind WHERE, with its parameters.
 type Filter struct {
-	Rows       Rows
-	SQL        string
-	Parts      []any // the condition as texts, and indexes into Parameters
-	Parameters []any // each a string, or a []string
-	Clock      bool  // a policy read the time
-	Reason     evaluation.Reason
-	Required   []string  // the types of obligations that rows would owe which are not selected for it
-	Policies   []Outcome // with Options.Explain
+	Rows       Rows              `json:"rows"`
+	SQL        string            `json:"sql"`
+	Parts      []any             `json:"parts"` // the condition as texts, and indexes into Parameters
+	Parameters []any             `json:"-"`     // each a string, or a []string
+	Clock      bool              `json:"-"`     // a policy read the time
+	Reason     evaluation.Reason `json:"reason,omitzero"`
+	Required   []string          `json:"required_obligations,omitzero"` // the types of obligations that rows would owe which are not selected for it
+	Policies   []Outcome         `json:"policies,omitzero"`             // with Options.Explain
 }
 
 // Outcome is what became of one policy in a filter.
 type Outcome struct {
-	Policy, Effect, Position string
-	Condition                string // when it holds, as SQL; TRUE, FALSE
-	Refused                  *Refusal
+	Policy     string   `json:"policy"`
+	Effect     string   `json:"effect"`
+	Position   string   `json:"position"`
+	Condition  string   `json:"condition,omitzero"` // when it holds, as SQL; TRUE, FALSE
+	Parameters []any    `json:"parameters,omitzero"`
+	Refused    *Refusal `json:"refused,omitzero"`
 }
 
 // Refusal is why there is no filter. It is an error.
 type Refusal struct {
-	Reason                       string
-	Policy, Position, Expression string
-	Detail, Try                  string
-	reads                        bundle.AttributePath // the first attribute in the expression that only a row has
+	Reason     string               `json:"reason"`
+	Policy     string               `json:"policy,omitzero"`
+	Position   string               `json:"position,omitzero"`
+	Expression string               `json:"expression,omitzero"`
+	Detail     string               `json:"detail"`
+	Try        string               `json:"try"`
+	reads      bundle.AttributePath // the first attribute in the expression that only a row has
 }
 
 // The reasons of refusals.
@@ -88,7 +94,7 @@ func (r *Refusal) Error() string {
 }
 
 // Make makes the filter of a question whose resource has only a type. The error is a [*Refusal], an [*evaluation.Error], or one
-// of the engine.
+// of the engine. With a refusal the filter has only what became of policies, if it could be said.
 func Make(ctx context.Context, in *engine.Inquiry, o Options) (*Filter, error) {
 	t, err := newTranslator(in, o)
 	if err != nil {
@@ -141,7 +147,7 @@ func Make(ctx context.Context, in *engine.Inquiry, o Options) (*Filter, error) {
 		rest = nil
 	}
 	if refusal := f.write(all(append(rest, permitted)...), o); refusal != nil {
-		return nil, refusal
+		return &Filter{Policies: f.Policies}, refusal
 	}
 	return f, nil
 }
@@ -249,7 +255,8 @@ func outcome(p *bundle.Policy, is *condition, o Options) Outcome {
 		made.Effect = "forbid"
 	}
 	var alone Filter
+	o.First = 1 // its parameters are its own
 	made.Refused = alone.write(is, o)
-	made.Condition = alone.SQL
+	made.Condition, made.Parameters = alone.SQL, alone.Parameters
 	return made
 }

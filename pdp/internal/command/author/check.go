@@ -1,4 +1,4 @@
-// Package author has the commands of authors of policies: eval, check, test, fmt, bench and access. Each but
+// Package author has the commands of authors of policies: eval, filter, check, test, fmt, bench and access. Each but
 // fmt reads a bundle from its directory, as serve would, and answers from it in this process.
 //
 // None of them needs a server, and none records a decision. Read check.go first: it is the shortest.
@@ -21,6 +21,7 @@ import (
 type Commands struct {
 	Init   Init   `cmd:"" help:"Write a bundle to begin from."`
 	Eval   Eval   `cmd:"" help:"Answer one request from a file."`
+	Filter Filter `cmd:"" help:"Make the conditions by which a query selects the rows that decisions allow."`
 	Check  Check  `cmd:"" help:"Say whether a bundle loads, and list its errors and warnings."`
 	Test   Test   `cmd:"" help:"Run the tests of a bundle."`
 	Fmt    Fmt    `cmd:"" help:"Lay out policies as Cedar's own formatter does."`
