@@ -33,7 +33,7 @@ func TestPagesSayHowMuchFilesMayBe(t *testing.T) {
 	both(policies, "files and directories in one directory", func(b *Bounds) string { return grouped(b.Names) }, "`many_names`")
 	both(policies, "names looked up on the ways to its files, links included", func(b *Bounds) string { return grouped(b.Looked) }, "`many_links`")
 	both(policies, "bytes of `obligations.yaml`; of one entity file", func(b *Bounds) string { return size(b.Obligations) + "; " + size(b.EntityFile) }, "`too_large`")
-	row(policies, "policy file, access declaration; test file; schema, `bundle.yaml`; MANIFEST",
+	row(policies, "policy file, access declaration; test file; schema, `bundle.yaml`, `filters.yaml`; MANIFEST",
 		size(min(policyKind.max, accessKind.max))+"; "+size(testKind.max)+"; "+size(min(schemaKind.max, settingsKind.max))+"; "+size(manifestKind.max), "`too_large`")
 	both(limits, "files, bytes of all of them", func(b *Bounds) string { return grouped(b.Files) + ", " + size(b.Bytes) })
 	both(limits, "bytes of all access declarations", func(b *Bounds) string { return size(b.Access) })

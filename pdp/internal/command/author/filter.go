@@ -18,7 +18,7 @@ type Filter struct {
 	Policies string      `required:"" placeholder:"DIR" help:"The directory of the bundle."`
 	Tenant   string      `placeholder:"T" help:"The tenant of the request."`
 	Now      when.Moment `placeholder:"TIME" help:"Make the conditions as if it were this time: 2026-11-20T15:04:05Z, or 2026-11-20 (midnight UTC)."`
-	Dialect  string      `enum:",postgres,sqlite" default:"" placeholder:"D" help:"The SQL of the conditions, postgres or sqlite, if FILE does not say it."`
+	Dialect  cli.Given   `placeholder:"D" help:"The SQL of the conditions, postgres or sqlite, if FILE does not say it."`
 	Explain  bool        `help:"Say policy by policy what became of it."`
 	JSON     bool        `name:"json" help:"Print JSON, for programs."`
 	Verify   bool        `help:"Print one SELECT on the catalog of the database. It names each column that is not as filters.yaml maps it. There is no FILE then."`
@@ -35,8 +35,8 @@ func (Filter) Help() string {
 // Run prints the conditions of one request, or the SELECT.
 func (c Filter) Run(s cli.Streams) error {
 	switch {
-	case c.Verify && (c.File != "" || c.Dialect == ""):
-		return errors.New("--verify takes --dialect, and no FILE; it prints a SELECT for psql or sqlite3")
+	case c.Verify && (c.File != "" || c.Dialect != "postgres" && c.Dialect != "sqlite"):
+		return errors.New("--verify takes --dialect postgres or --dialect sqlite, and no FILE; it prints a SELECT for psql or sqlite3")
 	case !c.Verify && c.File == "":
 		return errors.New("there is no FILE; name one with a request, or - for standard input")
 	case c.Verify:
@@ -44,7 +44,7 @@ func (c Filter) Run(s cli.Streams) error {
 		if err != nil {
 			return err
 		}
-		sql, ok := pdp.VerifyFilters(b, c.Dialect)
+		sql, ok := pdp.VerifyFilters(b, string(c.Dialect))
 		if !ok {
 			return fmt.Errorf("%s maps no type in filters.yaml, so there is nothing to verify", c.Policies)
 		}
@@ -57,7 +57,7 @@ func (c Filter) Run(s cli.Streams) error {
 		return err
 	}
 	call := pdp.FilterCall{Now: c.Now.Time, Explain: c.Explain}
-	if call.Filters, err = evaluation.DecodeFilter(body, c.Tenant, c.Dialect, limits); err != nil {
+	if call.Filters, err = evaluation.DecodeFilter(body, c.Tenant, string(c.Dialect), limits); err != nil {
 		return fmt.Errorf("the request in %s is malformed: %w; no filter was made, mend it and try again", c.File, err)
 	}
 	b, err := bundledir.Load(c.Policies, s)
@@ -71,7 +71,7 @@ func (c Filter) Run(s cli.Streams) error {
 		return s.Answer(c.JSON, struct {
 			Refused *pdp.UnmadeFilter `json:"refused"`
 			Bundle  string            `json:"bundle"`
-		}{unmade, b.Digest()}, func() error { return c.printRefusal(s, unmade) }, true)
+		}{unmade, b.Digest()}, func() error { return printRefusal(s, call.Filters.Questions[unmade.Question], unmade) }, true)
 	case errors.Is(err, pdp.ErrUnknownTenant):
 		return noTenant(c.Tenant, b.Tenants())
 	case err != nil:
@@ -83,8 +83,8 @@ func (c Filter) Run(s cli.Streams) error {
 	}{answer, b.Digest()}, func() error { return printFilters(s, call.Filters, answer) }, false)
 }
 
-func (c Filter) printRefusal(s cli.Streams, unmade *pdp.UnmadeFilter) error {
-	s.Print("%s", s.Colour(cli.Red, "refused"))
+func printRefusal(s cli.Streams, q evaluation.FilterQuestion, unmade *pdp.UnmadeFilter) error {
+	s.Print("%s %s: %s", q.Request.Action.Name, q.Request.Resource.Type, s.Colour(cli.Red, "refused"))
 	s.Print("  reason       %s", unmade.Reason)
 	if unmade.Policy != "" {
 		s.Print("  policy       %s (%s)", unmade.Policy, unmade.Position)
@@ -98,7 +98,8 @@ func (c Filter) printRefusal(s cli.Streams, unmade *pdp.UnmadeFilter) error {
 // printFilters shows the conditions to a person, then the parameters of all.
 func printFilters(s cli.Streams, asked evaluation.Filters, answer pdp.FilterAnswer) error {
 	for n, f := range answer.Filters {
-		s.Print("%s %s: %s", asked.Questions[n].Request.Action.Name, asked.Questions[n].Request.Resource.Type, f.Rows)
+		q := asked.Questions[n].Request
+		s.Print("%s %s: %s", q.Action.Name, q.Resource.Type, f.Rows)
 		if f.Reason != "" {
 			s.Print("  reason       %s", f.Reason)
 		}
