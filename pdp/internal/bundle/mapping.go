@@ -13,7 +13,7 @@ type Mapping struct {
 	Actions    []string // what filters are asked about
 	Attributes map[string]*Mapped
 	// Strict promises that each column is as the mapping has it, that an array has one dimension, that a set has at most
-	// [MostElements] elements and that no id is NULL, as filter --verify checks. Conditions then do not check it.
+	// [MostElements] elements and that no id is NULL. Conditions then do not check it.
 	Strict bool
 }
 

@@ -193,9 +193,16 @@ func (c column) equals(other column) truth {
 	case c.isText() || other.isText():
 		left, right = c.exact(), other.exact()
 	}
+	there := c.name + " IS NOT NULL AND " + other.name + " IS NOT NULL AND "
+	if c.doubted() || other.doubted() { // concat makes "" of NULL
+		return truth{
+			is:  when(there+left+" = "+right).defining(c.name, other.name),
+			not: when(there+left+" <> "+right).defining(c.name, other.name),
+		}
+	}
 	return truth{
 		is:  when(left+" = "+right).defining(c.name, other.name),
-		not: when(c.name+" IS NOT NULL AND "+other.name+" IS NOT NULL AND "+left+" <> "+right).defining(c.name, other.name),
+		not: when(left+" <> "+right).defining(c.name, other.name),
 	}
 }
 

@@ -20,7 +20,9 @@ func Verify(b *bundle.Bundle, d Dialect) string {
 			rows = append(rows, "  ("+strings.Join([]string{schema, "'" + table[len(table)-1] + "'", "'" + c.Name + "'", "'" + string(c.Type) + "'",
 				word[c.NotNull], word[m.Strict]}, ", ")+")") // names have neither quotes nor backslashes
 		}
-		add(m.Table, m.ID)
+		id := m.ID
+		id.NotNull = id.NotNull || m.Strict
+		add(m.Table, id)
 		if m.Tenant.Name != "" {
 			add(m.Table, m.Tenant)
 		}
