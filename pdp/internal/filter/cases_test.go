@@ -29,6 +29,7 @@ type example struct {
 	table      func(filter.Dialect, *database.Table)
 	rows       []row
 	question   string // "" is ask
+	tenant     string // "" is default
 	// selected are the ids of the rows that are allowed. Of a case that has no filter, refused is the reason.
 	selected string
 	refused  string

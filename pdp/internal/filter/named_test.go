@@ -54,15 +54,17 @@ func (e *example) prepare(t *testing.T, engine filter.Dialect, db *database.DB) 
 	if table = described(engine); e.table != nil {
 		e.table(engine, table)
 	}
-	return bundle, table, db.Questions(table, about(t, e.asks()), "default")
+	return bundle, table, db.Questions(table, about(t, e.asks()), e.of())
 }
 
 func (e *example) asks() string { return cmp.Or(e.question, ask) }
 
+func (e *example) of() string { return cmp.Or(e.tenant, "default") }
+
 func (e *example) run(t *testing.T, engine filter.Dialect, db *database.DB) {
 	bundle, table, questions := e.prepare(t, engine, db)
 	b := load(t, bundle)
-	f, err := filter.Make(context.Background(), inquire(t, b, e.asks(), "default"), filter.Options{Dialect: engine, Alias: "d"})
+	f, err := filter.Make(context.Background(), inquire(t, b, e.asks(), e.of()), filter.Options{Dialect: engine, Alias: "d"})
 	if e.refused != "" {
 		var refusal *filter.Refusal
 		if !errors.As(err, &refusal) || refusal.Reason != e.refused {
@@ -73,7 +75,7 @@ func (e *example) run(t *testing.T, engine filter.Dialect, db *database.DB) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	decided, selected := allowed(t, b, questions, "default"), selects(t, db, table, f)
+	decided, selected := allowed(t, b, questions, e.of()), selects(t, db, table, f)
 	if got := strings.Join(decided, " "); got != e.selected {
 		t.Errorf("%s: the decisions allow %q, not %q", e.says, got, e.selected)
 	}
