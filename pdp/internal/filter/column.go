@@ -131,7 +131,7 @@ func (c column) is(text string) truth {
 	p := c.parameter(text)
 	if c.doubted() {
 		return truth{
-			is:  when(c.compared()+" = ? AND "+likely(c.exact()+" = ?"), p, p).defining(c.name),
+			is:  c.exactly(" = ?", p, text),
 			not: when(c.name+" IS NOT NULL AND "+c.exact()+" <> ?", p).defining(c.name),
 		}
 	}
@@ -139,6 +139,15 @@ func (c column) is(text string) truth {
 		is:  when(c.compared()+" = ?", p).defining(c.name),
 		not: when(c.compared()+" <> ?", p).defining(c.name),
 	}
+}
+
+// exactly returns the condition that the bytes of the column compare so with a parameter of some texts. An index serves it unless a
+// text ends in a blank: PostgreSQL takes the blanks from a char(8) that it compares as a text.
+func (c column) exactly(with string, p *parameter, texts ...string) *condition {
+	if slices.ContainsFunc(texts, func(text string) bool { return strings.HasSuffix(text, " ") }) {
+		return when(c.name+" IS NOT NULL AND "+c.exact()+with, p).defining(c.name)
+	}
+	return when(c.compared()+with+" AND "+likely(c.exact()+with), p, p).defining(c.name)
 }
 
 // isAmong returns the condition that the column has one of some values.
@@ -163,7 +172,7 @@ func (c column) among(texts []string) truth {
 		}
 	case c.doubted():
 		t = truth{
-			is:  when(c.compared()+" = ANY(?) AND "+likely(c.exact()+" = ANY(?)"), p, p).defining(c.name),
+			is:  c.exactly(" = ANY(?)", p, texts...),
 			not: when(c.name+" IS NOT NULL AND "+c.exact()+" <> ALL(?)", p).defining(c.name),
 		}
 	default:
@@ -192,6 +201,9 @@ func (c column) equals(other column) truth {
 		left, right = c.milliseconds(), other.milliseconds()
 	case c.isText() || other.isText():
 		left, right = c.exact(), other.exact()
+		if c.strict && c.typ == bundle.TextColumn && c.dialect == Postgres { // whose columns may have different collations
+			left += ` COLLATE "C"`
+		}
 	}
 	there := c.name + " IS NOT NULL AND " + other.name + " IS NOT NULL AND "
 	if c.doubted() || other.doubted() { // concat makes "" of NULL

@@ -22,6 +22,7 @@ type condition struct {
 	columns [2]string
 	member  *membership // of a leaf that says that a column's value is among some
 	refused *Refusal    // of a refused one
+	written string      // its key, once it was asked for
 }
 
 // membership is that the value of a column is among some values.
@@ -89,12 +90,18 @@ func (c *condition) defines(of string) bool {
 
 // key returns a text that is equal for conditions that are written the same.
 func (c *condition) key() string {
-	var key strings.Builder
-	key.WriteString(c.sql(always))
-	for _, p := range c.all(nil) {
-		key.WriteString("\x00" + p.key())
+	if c.kind == leaf && c.parameters == nil {
+		return c.text // also of leaves that several translators use
 	}
-	return key.String()
+	if c.written == "" {
+		var key strings.Builder
+		key.WriteString(c.sql(always))
+		for _, p := range c.all(nil) {
+			key.WriteString("\x00" + p.key())
+		}
+		c.written = key.String()
+	}
+	return c.written
 }
 
 // same reports whether two leaves are written the same.
@@ -150,16 +157,22 @@ func some(parts ...*condition) *condition {
 		return joined
 	}
 	// Memberships of one column are one.
-	at := map[string]int{}
+	at, values := map[string]int{}, map[string][]string{}
 	kept := joined.parts[:0]
 	for _, part := range distinct(joined.parts) {
-		if part.member == nil {
-			kept = append(kept, part)
-		} else if n, known := at[part.columns[0]]; known {
-			kept[n] = part.member.column.isAmong(slices.Concat(kept[n].member.values, part.member.values))
-		} else {
-			at[part.columns[0]] = len(kept)
-			kept = append(kept, part)
+		if part.member != nil {
+			name := part.columns[0]
+			values[name] = append(values[name], part.member.values...)
+			if _, known := at[name]; known {
+				continue
+			}
+			at[name] = len(kept)
+		}
+		kept = append(kept, part)
+	}
+	for name, n := range at {
+		if m := kept[n].member; len(values[name]) > len(m.values) {
+			kept[n] = m.column.isAmong(values[name])
 		}
 	}
 	if joined.parts = kept; len(kept) == 1 {

@@ -331,6 +331,9 @@ func (t *translator) elements(of *bundle.Term) []alternative {
 		element := t.operands(arg)
 		sure := total(element)
 		var next []alternative
+		if len(made)*len(element) > maxNodes {
+			return refusal(tooManyNodes)
+		}
 		for _, before := range made {
 			for _, a := range element {
 				next = append(next, alternative{
@@ -340,9 +343,7 @@ func (t *translator) elements(of *bundle.Term) []alternative {
 				})
 			}
 		}
-		if made = next; len(made) > maxNodes {
-			return refusal(tooManyNodes)
-		}
+		made = next
 	}
 	return made
 }

@@ -30,9 +30,12 @@ func (t *translator) setOf(m *bundle.Mapped) *set {
 	key := column{inner + "." + quote(m.Rows.Key), t.id.typ, t.dialect, t.mapping.Strict}
 	s.element = column{inner + "." + quote(m.Rows.Value.Name), m.Rows.Value.Type, t.dialect, t.mapping.Strict}
 	s.from = table(m.Rows.Table) + " " + inner + " WHERE " + key.compared() + " = " + t.id.compared()
+	if t.dialect == Postgres && key.typ == bundle.TextColumn { // as that of the key's index, whatever that of the id is
+		s.from += ` COLLATE "default"`
+	}
 	switch {
-	case key.doubted(): // the index of the key is one of the default collation
-		s.from += ` COLLATE "default" AND ` + likely(key.exact()+" = "+t.id.exact())
+	case key.doubted():
+		s.from += " AND " + likely(key.exact()+" = "+t.id.exact())
 	case t.dialect == SQLite && !t.mapping.Strict:
 		s.from += " AND typeof(" + key.name + ") = '" + strings.ToLower(key.sqlType()) + "'"
 	}
@@ -115,12 +118,12 @@ func (s *set) hasAll(texts []string) truth {
 	case len(held) == 1:
 		return s.hasAny(held)
 	case s.array.name == "":
-		parts := truth{is: yes, not: no}
-		for _, one := range held {
+		is, not := make([]*condition, len(held)), make([]*condition, len(held))
+		for n, one := range held {
 			has := s.hasAny([]string{one})
-			parts = truth{is: all(parts.is, has.is), not: some(parts.not, has.not)}
+			is[n], not[n] = has.is, has.not
 		}
-		return parts
+		return truth{is: all(is...), not: some(not...)}
 	}
 	return s.compared(s.array.name, " @> ?", s.element.list(held))
 }
@@ -142,12 +145,14 @@ func (s *set) hasColumn(c column) truth {
 	if s.array.name == "" {
 		return s.exists(s.element.equals(c).is)
 	}
-	array, value := s.array.name, c.name
+	has := s.array.name + " @> ARRAY[" + c.name + "]"
 	if c.typ != bundle.UUIDColumn || s.element.typ != bundle.UUIDColumn { // a text may be that of no uuid
-		array, value = array+"::text[]", "concat("+c.name+")"
+		has = s.array.name + `::text[] COLLATE "C" @> ARRAY[concat(` + c.name + ")]"
 	}
-	has := s.compared(array, " @> ARRAY["+value+"]")
-	return truth{is: all(c.isPresent(), has.is), not: all(c.isPresent(), has.not)}
+	return truth{
+		is:  when(has+" AND "+c.name+" IS NOT NULL").defining(s.array.name, c.name),
+		not: when("NOT ("+has+") AND "+c.name+" IS NOT NULL").defining(s.array.name, c.name),
+	}
 }
 
 // fits returns the condition that the elements are such as a decision takes.

@@ -64,6 +64,11 @@ type translator struct {
 // maxTerms bounds the work, as far as it leaves no parts in the condition.
 const maxTerms = 100_000
 
+var tooManyTerms = &condition{kind: refused, refused: &Refusal{
+	Reason: TooLarge, Detail: "the policies about this action have more than " + strconv.Itoa(maxTerms) + " parts, or values of stored entities",
+	Try: "concern fewer policies with this action, or read no attributes of stored entities that the resource names",
+}}
+
 // reader reads entities for the terms that are known. Of a mapped entity nothing is known.
 type reader struct {
 	entities *engine.Overlay
@@ -158,10 +163,7 @@ func (t *translator) policyTruth(p *bundle.Policy) truth {
 // truth translates a term that is to be true or false.
 func (t *translator) truth(of *bundle.Term) truth {
 	if t.terms++; t.terms > maxTerms {
-		return refusing(&condition{kind: refused, refused: &Refusal{
-			Reason: TooLarge, Detail: "the policies about this action have more than " + strconv.Itoa(maxTerms) + " parts",
-			Try: "concern fewer policies with this action",
-		}})
+		return refusing(tooManyTerms)
 	}
 	switch {
 	case of.Op == bundle.OpTest:
@@ -289,15 +291,18 @@ func (t *translator) truthOf(of *bundle.Term, alternatives []alternative) truth 
 
 // each translates an expression of one operand, by what the operand may be.
 func (t *translator) each(of *bundle.Term, alternatives []alternative, translate func(operand) truth) truth {
-	made := truth{is: no, not: no, total: total(alternatives)}
-	for _, a := range alternatives {
+	if t.terms += len(alternatives); t.terms > maxTerms {
+		return refusing(tooManyTerms)
+	}
+	is, not, total := make([]*condition, len(alternatives)), make([]*condition, len(alternatives)), total(alternatives)
+	for n, a := range alternatives {
 		one := refusing(a.when)
 		if a.when.kind != refused {
 			one = translate(a.operand)
 		}
-		made = truth{some(made.is, all(a.when, one.is)), some(made.not, all(a.when, one.not)), made.total && one.total}
+		is[n], not[n], total = all(a.when, one.is), all(a.when, one.not), total && one.total
 	}
-	return made
+	return truth{some(is...), some(not...), total}
 }
 
 // pairs translates an expression of two operands, by what each may be.
@@ -310,13 +315,7 @@ func (t *translator) pairs(of *bundle.Term, translate func(of *bundle.Term, left
 
 // total reports whether one of the alternatives is there in each row that fits.
 func total(alternatives []alternative) bool {
-	conditions := make([]*condition, len(alternatives))
-	for n, a := range alternatives {
-		if conditions[n] = a.when; a.sure {
-			return true
-		}
-	}
-	return some(conditions...).kind == always
+	return slices.ContainsFunc(alternatives, func(a alternative) bool { return a.sure || a.when.kind == always })
 }
 
 func (t *translator) like(of *bundle.Term) truth {
