@@ -27,6 +27,9 @@ type world struct {
 	table    *database.Table
 	question string
 	tenant   string
+	// What a judge must know who has neither our bundle nor our engine.
+	subject, context []database.Field
+	rules            parentRules
 }
 
 // tuple is what is inserted into a table.
@@ -196,7 +199,31 @@ func newWorld(seed uint64, dialect filter.Dialect) *world {
 		g.insert()
 	}
 	g.write()
+	g.subject, g.world.context, g.rules = fieldsOf(g.user, nil), fieldsOf(g.context, nil), parentRules{}
+	for _, r := range g.parents {
+		if g.rules[string(r.of)] == nil {
+			g.rules[string(r.of)] = map[string]string{}
+		}
+		g.rules[string(r.of)][r.attribute] = string(r.parent)
+	}
 	return g.world
+}
+
+// fieldsOf describes attributes.
+func fieldsOf(members []*member, before []string) (fields []database.Field) {
+	for _, m := range members {
+		path := append(slices.Clone(before), m.name)
+		if m.members != nil {
+			fields = append(fields, fieldsOf(m.members, path)...)
+			continue
+		}
+		f := database.Field{Path: path, Kind: fieldKind(m.kind), Entity: string(m.kind)}
+		if m.set {
+			f.Kind, f.Element = "set", f.Kind
+		}
+		fields = append(fields, f)
+	}
+	return fields
 }
 
 // clusters are values that are near to each other.
@@ -675,7 +702,7 @@ func (g *generator) tables() {
 				continue
 			}
 			g.leaves = append(g.leaves, m)
-			f := database.Field{Path: pathOf(m.path), Kind: fieldKind(m.kind)}
+			f := database.Field{Path: pathOf(m.path), Kind: fieldKind(m.kind), Entity: string(m.kind)}
 			path := strings.Join(f.Path, ".")
 			g.column(m)
 			if m.set {
