@@ -283,7 +283,7 @@ func (c column) order(sign string, bound int64) truth {
 var opposite = map[string]string{"<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 
 func (c column) than(sign string, bound int64) *condition {
-	return when(c.name+" "+sign+" "+"?", c.parameter(strconv.FormatInt(bound, 10))).defining(c.name)
+	return when(c.name+" "+sign+" ?", c.parameter(strconv.FormatInt(bound, 10))).defining(c.name)
 }
 
 func (c column) thanTime(sign string, bound int64) *condition {
@@ -302,7 +302,7 @@ func (c column) thanTime(sign string, bound int64) *condition {
 	case c.typ == bundle.MillisColumn:
 		return c.than(sign, bound)
 	}
-	return when(c.name+" "+sign+" "+"?", &parameter{cast: "timestamptz", text: timeText(bound)}).defining(c.name)
+	return when(c.name+" "+sign+" ?", &parameter{cast: "timestamptz", text: timeText(bound)}).defining(c.name)
 }
 
 func timeText(milliseconds int64) string {
