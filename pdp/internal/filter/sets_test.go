@@ -164,6 +164,7 @@ type generator struct {
 	styles   map[kind]string // the type of columns with ids of a type
 	parents  []parentRule
 	stored   map[kind][]string // the ids of stored entities
+	base     string            // the table, of which the mapping may name a view
 	wire     string            // what requests call the mapped type
 	prefix   string            // of types in policies
 	time     string            // the type of columns with datetimes
@@ -550,11 +551,22 @@ func (g *generator) store() {
 		}
 		entity(ofUser, id.(string), g.object(d, g.user, func(m *member) bool { return m.optional && d.chance(50) }, g.kept), parents...)
 	}
-	text, err := json.Marshal(all)
-	if err != nil {
-		panic(err)
+	write := func(name string) {
+		text, err := json.Marshal(all)
+		if err != nil {
+			panic(err)
+		}
+		g.files[name], all = string(text), []any{}
 	}
-	g.files["entities/all.json"] = string(text)
+	write("entities/all.json")
+	if g.tenants && !slices.ContainsFunc(g.parents, func(r parentRule) bool { return r.of == ofUser }) {
+		for _, id := range g.pools[ofUser] {
+			if !slices.Contains(g.stored[ofUser], id.(string)) && d.chance(60) {
+				entity(ofUser, id.(string), g.object(d, g.user, func(m *member) bool { return m.optional && d.chance(50) }, g.kept))
+			}
+		}
+		write("tenants/acme/entities/more.json")
+	}
 }
 
 // ask makes the question.
@@ -614,6 +626,15 @@ action read, edit in [any] appliesTo {principal: [user], resource: [document], c
 	}
 	if d.chance(25) {
 		config += "forbid_errors: ignore\n"
+	}
+	if mode := oneOf(d, "", "", "", "store", "request"); mode != "" {
+		config += "attributes: {user: " + mode + "}\n"
+	}
+	if d.chance(15) {
+		config += "unknown_properties: reject\n"
+	}
+	if d.chance(3) {
+		config += "known: [user]\n"
 	}
 	if g.wire != "document" {
 		config += "types: {" + g.wire + ": document}\n"
@@ -743,9 +764,17 @@ func (g *generator) tables() {
 	walk(g.document, nil)
 	d.Shuffle(len(columns), func(a, b int) { columns[a], columns[b] = columns[b], columns[a] })
 	if g.dialect == filter.Postgres {
-		g.create = slices.Insert(g.create, 0, "CREATE COLLATION nocase (provider = icu, locale = 'und-u-ks-level2', deterministic = false)")
+		g.create = slices.Insert(g.create, 0, "CREATE COLLATION nocase (provider = icu, locale = 'und-u-ks-level2', deterministic = false)",
+			"CREATE DOMAIN named AS varchar(400)", "CREATE DOMAIN folded AS text COLLATE nocase")
 	}
-	g.create = append(g.create, "CREATE TABLE "+quoted+" ("+strings.Join(columns, ", ")+")")
+	g.base = quoted
+	if d.chance(10) {
+		g.base = `"base"`
+	}
+	g.create = append(g.create, "CREATE TABLE "+g.base+" ("+strings.Join(columns, ", ")+")")
+	if g.base != quoted {
+		g.create = append(g.create, "CREATE VIEW "+quoted+" AS SELECT * FROM "+g.base)
+	}
 	if len(notNull) > 0 {
 		names, _ := json.Marshal(notNull)
 		yaml += "  not_null: " + string(names) + "\n"
@@ -815,7 +844,7 @@ func (g *generator) storedType(m *member) string {
 		}
 		return stored
 	}
-	others := map[string][]string{"text": {"citext", "varchar", "char(8)", `text COLLATE "C"`, "text COLLATE nocase"}, "text[]": {"text[] COLLATE nocase"}}[m.typ]
+	others := map[string][]string{"text": {"citext", "varchar", "char(8)", "name", "named", "folded", `text COLLATE "C"`, "text COLLATE nocase"}, "text[]": {"text[] COLLATE nocase"}}[m.typ]
 	switch {
 	case m.typ == "millis":
 		return "bigint"
@@ -974,7 +1003,7 @@ func (g *generator) insert() {
 			put(m.column, g.written(m, g.cell(m)))
 		}
 	}
-	g.rows = append(g.rows, append(inserts, tuple{g.table.Name + " (" + strings.Join(columns, ", ") + ")", "(" + strings.Join(values, ", ") + ")"}))
+	g.rows = append(g.rows, append(inserts, tuple{g.base + " (" + strings.Join(columns, ", ") + ")", "(" + strings.Join(values, ", ") + ")"}))
 }
 
 // misfit writes a value that no decision takes, if a column can have one.
