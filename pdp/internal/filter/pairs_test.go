@@ -416,6 +416,12 @@ func (w *world) without(yield func(*world) bool) {
 		}
 		return &less
 	}
+	for n := range w.rows {
+		less := *w
+		if less.rows = w.rows[n : n+1]; len(w.rows) > 1 && !yield(&less) {
+			return
+		}
+	}
 	for n := range w.policies {
 		if !yield(with(n, nil)) {
 			return
@@ -480,7 +486,7 @@ func (c *tally) wants(pairs int) (seed uint64, more bool) {
 	c.Lock()
 	defer c.Unlock()
 	c.drawn++
-	return uint64(c.drawn), c.pairs < pairs && c.drawn < pairs && len(c.differences) < 5
+	return uint64(c.drawn), c.pairs < pairs && c.drawn < pairs && len(c.differences) < 2
 }
 
 // kinds are all operators that can be negated.
