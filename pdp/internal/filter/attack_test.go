@@ -234,7 +234,7 @@ func TestHostileCost(t *testing.T) {
 	t.Parallel()
 	var users, sent []string
 	for n := range 5000 {
-		users = append(users, fmt.Sprintf(`{"uid":{"type":"user","id":"s%d"},"attrs":{"d":"x%d","vip":true},"parents":[]}`, n, n))
+		users = append(users, fmt.Sprintf(`{"uid":{"type":"user","id":"s%d"},"attrs":{"d":"x%d","vip":true},"parents":[{"type":"team","id":"t2"}]}`, n, n))
 	}
 	for n := range 4000 {
 		sent = append(sent, fmt.Sprintf(`"e%d"`, n))
@@ -246,6 +246,8 @@ func TestHostileCost(t *testing.T) {
 		owned + `resource has title && resource.owner.d == resource.title`,
 		owned + `resource.owner.d == resource.owner.d`,
 		owned + `[resource.owner.d, resource.owner.d].contains("x")`,
+		`resource has owner && (` + strings.Repeat(`resource.owner in team::"t1" && resource.owner != principal || `, 150) + `false)`,
+		`resource has owner && (` + strings.Repeat(`resource.owner has d || resource.owner.vip || `, 75) + `false)`,
 		`resource has title && (` + strings.Repeat(`resource.title == "x" && resource has n || `, 500) + `false)`,
 	} {
 		bundle := map[string]string{"filters.yaml": mapping(postgres), "p.cedar": permit(condition)}

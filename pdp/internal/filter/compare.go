@@ -1,6 +1,7 @@
 package filter
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/cedar-policy/cedar-go/types"
@@ -361,17 +362,25 @@ func (t *translator) inKnown(of *bundle.Term, l operand, uids []types.EntityUID)
 
 // below returns the ids of the entities of a type that are some known ones, or below one. alone says that no row may be between.
 func (t *translator) below(of *bundle.Term, uids []types.EntityUID, typ types.EntityType, alone bool) (ids []string, cannot *condition) {
+	if alone && t.known.climbs {
+		return nil, t.readsRow(of)
+	}
+	key := fmt.Sprintf("%s %q", typ, uids)
+	if ids, known := t.members[key]; known {
+		return ids, nil
+	}
 	lineages, ok := t.open.Below(uids, typ, mostStored)
 	if !ok {
 		return nil, t.tooManyStored(of, typ)
 	}
+	if t.terms += len(lineages); t.terms > maxTerms {
+		return nil, tooManyTerms
+	}
 	for _, l := range lineages {
 		ids = append(ids, string(l.Uid.ID))
 	}
-	if alone && t.known.climbs {
-		return nil, t.readsRow(of)
-	}
 	slices.Sort(ids)
+	t.members[key] = ids
 	return ids, nil
 }
 

@@ -1,6 +1,7 @@
 package filter
 
 import (
+	"crypto/sha256"
 	"math/bits"
 	"slices"
 	"strconv"
@@ -88,18 +89,22 @@ func (c *condition) defines(of string) bool {
 	return false
 }
 
-// key returns a text that is equal for conditions that are written the same.
+// key returns a text that is equal for conditions that are written the same: a digest, as a list can have 10,000 ids.
 func (c *condition) key() string {
 	if c.kind == leaf && c.parameters == nil {
 		return c.text // also of leaves that several translators use
 	}
 	if c.written == "" {
 		var key strings.Builder
-		key.WriteString(c.sql(always))
-		for _, p := range c.all(nil) {
+		key.WriteString(strconv.Itoa(int(c.kind)) + c.text)
+		for _, p := range c.parameters {
 			key.WriteString("\x00" + p.key())
 		}
-		c.written = key.String()
+		for _, part := range c.parts {
+			key.WriteString("\x00" + part.key())
+		}
+		digest := sha256.Sum256([]byte(key.String()))
+		c.written = string(digest[:])
 	}
 	return c.written
 }

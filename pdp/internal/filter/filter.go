@@ -10,6 +10,8 @@ import (
 	"context"
 	"slices"
 
+	"github.com/cedar-policy/cedar-go/types"
+
 	"policy-service/evaluation"
 	"policy-service/pdp/internal/bundle"
 	"policy-service/pdp/internal/engine"
@@ -199,7 +201,10 @@ func newTranslator(in *engine.Inquiry, o Options) (*translator, error) {
 }
 
 func translatorOf(b *bundle.Bundle, m *bundle.Mapping, o Options) *translator {
-	t := &translator{bundle: b, mapping: m, dialect: o.Dialect, alias: table(m.Table), columns: map[string]string{}}
+	t := &translator{
+		bundle: b, mapping: m, dialect: o.Dialect, alias: table(m.Table),
+		columns: map[string]string{}, members: map[string][]string{}, values: map[types.EntityUID][]storedValue{},
+	}
 	if o.Alias != "" {
 		t.alias = quote(o.Alias)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"math/rand/v2"
 	"regexp"
 	"slices"
 	"strings"
@@ -48,7 +49,72 @@ type ofFuzzing struct{ testing.TB }
 
 func (ofFuzzing) Helper() {}
 
-// Hostile policies and values put no text into SQL, raise no error in either engine, and stay within the bounds.
+// How the byte of a fuzz input sets what is around its condition.
+const (
+	deepens  = 3 // so often
+	forbids  = 4
+	ignores  = 8
+	strictly = 16
+	requires = 32 // unknown_entities: evaluate, and the schema requires what it else lets be absent
+	owing    = 64
+	grows    = 128 // the condition is not Cedar, but what grown makes one of
+)
+
+// grown grows a condition that fits the schema from the bytes of a text, which choose each part of it.
+type grown struct {
+	from string
+	deep int
+}
+
+func (g *grown) next() (n int) {
+	if g.from != "" {
+		n, g.from = int(g.from[0]), g.from[1:]
+	}
+	return n
+}
+
+// grow returns a form that the next byte chooses, with something grown for each of its letters: B a truth value, T a text, N a number,
+// S a set of texts, G a set of teams, U a user, E a team, L a literal text, P a pattern.
+func (g *grown) grow(kind byte) string {
+	forms := map[byte][]string{
+		'B': {"true", "(B && B)", "(B || B)", "!B", "(if B then B else B)", "(T == T)", "(T like P)", "(N < N)", "(N >= N)", "(N == N)", "S.contains(T)", "S.containsAll(S)",
+			"S.containsAny(S)", "S.isEmpty()", "(U == U)", "(U in E)", "(U in G)", "(E in G)", "(E == E)", "G.contains(E)", "G.containsAny(G)", "G.containsAll(G)", "(resource in E)",
+			"U.vip", "(U has d)", "(resource has label)", "(resource has label && resource.label has note)", "(resource == document::L)", "(B == B)", "(B != B)", "(G == G)", "(S == S)",
+			"(resource has at && resource.at <= datetime(\"2026-01-01\"))", "(resource has at && context.pdp.now != resource.at)", "(principal in G)", "(resource in [document::L, document::L])",
+			"[B, false].contains(B)", "(resource.owner has d && resource.owner.d == T)", "(principal == U)", "[U, principal].contains(U)", "(resource is document in E)"},
+		'T': {"resource.title", "L", "(if resource has label then resource.label.category else T)", "context.pdp.resource.id", "context.pdp.subject.id", "(if principal has d then principal.d else T)",
+			"(if resource.owner has d then resource.owner.d else T)", "(if B then T else T)", "(if resource has label && resource.label has note then resource.label.note else T)"},
+		'N': {"resource.n", "0", "2", "9223372036854775807", "(if B then N else N)", "(-9223372036854775808)"},
+		'S': {"resource.tags", "[T]", "[T, T]", "(if B then S else S)", "[L, L, L]"},
+		'G': {"resource.teams", "[E]", "[E, E]", "(if B then G else G)"},
+		'U': {"resource.owner", "principal", "user::L", `user::"u1"`, "(if B then U else U)"},
+		'E': {"resource.team", "team::L", `team::"t1"`, `team::"t2"`, "(if B then E else E)"},
+		'L': {`"x"`, `""`, `"X"`, `"X "`, `"a"`, `"u1"`, `"'"`, `"C"`, `"a*b?c%d_e!f[g]h"`, `"\u{FFFF}"`, `"\0"`, `"y"`},
+		'P': {`"*"`, `"x"`, `"*b?c*"`, `"a\**"`, `""`, `"*_e!f[g*"`, `"X*"`, `"* "`, `"%"`, `"d?*"`},
+	}[kind]
+	form := forms[0]
+	if n := g.next(); g.deep < 6 {
+		form = forms[n%len(forms)]
+	}
+	g.deep++
+	defer func() { g.deep-- }()
+	var made strings.Builder
+	inText := false
+	for n := range len(form) {
+		alone := (n == 0 || !letter(form[n-1])) && (n == len(form)-1 || !letter(form[n+1]))
+		if inText = inText != (form[n] == '"'); !inText && alone && strings.IndexByte("BTNSGUELP", form[n]) >= 0 {
+			made.WriteString(g.grow(form[n]))
+		} else {
+			made.WriteByte(form[n])
+		}
+	}
+	return made.String()
+}
+
+func letter(c byte) bool { return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c == '_' }
+
+// Hostile policies and values put no text into SQL, raise no error in either engine, select what the decisions allow, and stay within
+// the bounds.
 func FuzzFilter(f *testing.F) {
 	for _, e := range cases {
 		for _, text := range strings.SplitAfter(e.files["p.cedar"], ";\n") {
@@ -60,6 +126,7 @@ func FuzzFilter(f *testing.F) {
 	f.Add(`resource has title && (resource.title == context.pdp.subject.id || resource.title like "a*b?c%d_e!f[g]h\0*" || ["\0", "'", "\"", "$1", "?1"].contains(resource.title))`, "' OR 1=1 --", "\x00\"'\\", uint8(3))
 	f.Add(`resource.tags.containsAll(["'", "\\", "}"]) || resource has teams && resource.teams == [team::"'"]`, "😀\u0301", "\\", uint8(9))
 	databases := map[filter.Dialect]*database.DB{postgres: database.Postgres(ofFuzzing{f}), sqlite: database.SQLite(ofFuzzing{f})}
+	read := map[filter.Dialect][]database.Answer{}
 	for engine, db := range databases {
 		for statement := range strings.SplitSeq(creating(engine), ";") {
 			db.Exec(statement)
@@ -67,9 +134,27 @@ func FuzzFilter(f *testing.F) {
 		at := map[filter.Dialect]any{postgres: "2026-01-01 00:00:00+00", sqlite: 1}[engine]
 		db.Exec(row{"id": "a", "owner": "u1", "n": 1, "title": "x", "at": at, "team": "t1", "teams": []any{"t1", "t2"}, "tags": []any{"x", "y"}, "category": "c"}.inserts(engine)...)
 		db.Exec(row{"id": "b"}.inserts(engine)...)
+		db.Exec(row{"id": "", "owner": "u2", "n": -1, "title": "a*b?c%d_e!f[g]h", "team": "", "teams": []any{""}, "tags": []any{"", "'"}, "category": "x", "note": ""}.inserts(engine)...)
+		db.Exec(row{"id": "C", "owner": "nobody", "n": raw("9223372036854775807"), "title": "X ", "at": at, "teams": []any{"t1", nil}, "note": "y"}.inserts(engine)...)
+		db.Exec(row{"id": "d\uffff", "owner": "u1", "n": 2, "title": "", "team": "t2", "teams": []any{}, "category": "C"}.inserts(engine)...)
+		read[engine] = db.All(db.Reads(described(engine))...)
 	}
-	f.Fuzz(func(t *testing.T, condition, subject, property string, deep uint8) {
-		for range deep % 8 {
+	f.Add(`(resource.n > 2 || resource.title == "x") && (if resource.owner.vip then resource.tags.contains(resource.title) else !(resource.owner in team::"t1"))`, "u1", "x", uint8(requires|forbids|ignores))
+	f.Add(`resource.n <= 2 || resource.teams.containsAny([team::"t1", resource.team])`, "u2", "x", uint8(requires|owing|strictly))
+	random := rand.New(rand.NewPCG(95, 95))
+	for n := range 100 {
+		var seed strings.Builder
+		for range 60 {
+			seed.WriteByte(byte(random.Uint32()))
+		}
+		f.Add(seed.String(), []string{"u1", "u2", "x"}[n%3], []string{"x", "", "C"}[n%3], uint8(grows|n%32*4))
+	}
+	f.Fuzz(func(t *testing.T, condition, subject, property string, as uint8) {
+		if as&grows != 0 {
+			as |= requires
+			condition = "principal is user && " + (&grown{from: condition}).grow('B')
+		}
+		for range as & deepens {
 			condition = "!(" + condition + ") || (" + condition + ") && !(true && " + condition + ")"
 			if len(condition) > 10_000 {
 				return
@@ -78,6 +163,17 @@ func FuzzFilter(f *testing.F) {
 		bundle := map[string]string{"p.cedar": "permit(principal, action, resource is document) when { " + condition + " };\n", "bundle.yaml": "unknown_entities: evaluate\n"}
 		for name, text := range files {
 			bundle[name] = text
+		}
+		if as&forbids != 0 {
+			bundle["p.cedar"] = anybody + "forbid" + strings.TrimPrefix(bundle["p.cedar"], "permit")
+		} else if as&owing != 0 {
+			bundle["p.cedar"] = anybody + "@obligation(\"second_look\")\n" + bundle["p.cedar"]
+		}
+		if as&ignores != 0 {
+			bundle["bundle.yaml"] += "forbid_errors: ignore\n"
+		}
+		if as&requires != 0 {
+			bundle["schema.cedarschema"] = typed("owner?", "owner", "n?: Long", "n: Long", "title?", "title", "team?", "team", "teams?", "teams")
 		}
 		question, err := json.Marshal(map[string]any{
 			"subject": map[string]any{"type": "user", "id": subject, "properties": map[string]any{"d": property, "vip": true}},
@@ -92,6 +188,9 @@ func FuzzFilter(f *testing.F) {
 		}
 		for dialect, db := range databases {
 			bundle["filters.yaml"] = mapping(dialect)
+			if as&strictly != 0 {
+				bundle["filters.yaml"] += "  strict: true\n"
+			}
 			b, _ := loadFiles(bundle)
 			if b == nil {
 				t.Skip()
@@ -119,8 +218,21 @@ func FuzzFilter(f *testing.F) {
 			if len(made.SQL) > 64<<10 || size > 256<<10 {
 				t.Fatalf("the condition has %d bytes, the parameters %d", len(made.SQL), size)
 			}
-			if _, err := db.Query("SELECT d.id FROM docs d WHERE "+made.SQL, made.Parameters...); err != nil {
+			rows, err := db.Query("SELECT d.id FROM docs d WHERE "+made.SQL, made.Parameters...)
+			if err != nil {
 				t.Fatalf("%v: %s\n%q", err, made.SQL, made.Parameters)
+			}
+			var selected []string
+			for _, r := range rows {
+				selected = append(selected, r[0].(string))
+			}
+			slices.Sort(selected)
+			questions, err := described(dialect).Questions(about(t, string(question)), "default", read[dialect])
+			if err != nil {
+				t.Fatal(err)
+			}
+			if decided := allowed(t, b, questions, "default"); !slices.Equal(selected, decided) {
+				t.Fatalf("%s: the filter selects %q, and the decisions allow %q\n%s\n%q", dialect, selected, decided, made.SQL, made.Parameters)
 			}
 		}
 	})

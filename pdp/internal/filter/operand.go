@@ -213,27 +213,51 @@ const mostStored = 10_000
 
 // attributes reads an attribute of the stored entity that a column names: from the store of the bundle alone, as a decision does.
 func (t *translator) attributes(of *bundle.Term, a alternative, name string) (read []alternative, cannot *condition) {
-	entities, cannot := t.named(of, a)
-	if cannot != nil || entities == nil {
+	values, cannot := t.valuesOf(of, a.shape.Entity, name)
+	if cannot != nil || values == nil {
 		return []alternative{{when: a.when, operand: operand{kind: unasked}}}, cannot
 	}
-	values, ids := map[string]types.Value{}, map[string][]string{}
-	for _, uid := range entities {
-		e, _ := t.known.entities.Get(uid)
-		if v, ok := e.Attributes.Get(types.String(name)); ok {
-			key := string(v.MarshalCedar())
-			values[key], ids[key] = v, append(ids[key], string(uid.ID))
-		}
-	}
-	for _, key := range slices.Sorted(maps.Keys(values)) {
-		read = append(read, alternative{when: all(a.when, a.column.isAmong(ids[key])), operand: operand{known: values[key]}})
+	for _, v := range values {
+		read = append(read, alternative{when: all(a.when, a.column.isAmong(v.ids)), operand: operand{known: v.value}})
 	}
 	return read, nil
 }
 
-// named returns the stored entities that a column may name, with the principal. It returns nil if there is no question.
-func (t *translator) named(of *bundle.Term, a alternative) ([]types.EntityUID, *condition) {
-	typ := a.shape.Entity
+// storedValue is a value of an attribute, with the ids of the entities that have it.
+type storedValue struct {
+	value types.Value
+	ids   []string
+}
+
+// valuesOf returns the values that an attribute has among the stored entities of a type, with the principal. It returns nil if there
+// is no question.
+func (t *translator) valuesOf(of *bundle.Term, typ types.EntityType, name string) (values []storedValue, cannot *condition) {
+	key := types.NewEntityUID(typ, types.String(name))
+	if values, known := t.values[key]; known {
+		return values, nil
+	}
+	entities, cannot := t.named(of, typ)
+	if cannot != nil || entities == nil {
+		return nil, cannot
+	}
+	by := map[string]storedValue{}
+	for _, uid := range entities {
+		e, _ := t.known.entities.Get(uid)
+		if v, ok := e.Attributes.Get(types.String(name)); ok {
+			text := string(v.MarshalCedar())
+			by[text] = storedValue{v, append(by[text].ids, string(uid.ID))}
+		}
+	}
+	values = []storedValue{}
+	for _, text := range slices.Sorted(maps.Keys(by)) {
+		values = append(values, by[text])
+	}
+	t.values[key] = values
+	return values, nil
+}
+
+// named returns the stored entities of a type, with the principal. It returns nil if there is no question.
+func (t *translator) named(of *bundle.Term, typ types.EntityType) ([]types.EntityUID, *condition) {
 	switch {
 	case typ == t.mapping.Type:
 		return nil, t.readsRow(of)
@@ -253,6 +277,9 @@ func (t *translator) named(of *bundle.Term, a alternative) ([]types.EntityUID, *
 	}
 	if len(uids) > mostStored {
 		return nil, t.tooManyStored(of, typ)
+	}
+	if t.terms += len(uids); t.terms > maxTerms {
+		return nil, tooManyTerms
 	}
 	return uids, nil
 }
@@ -274,19 +301,16 @@ func (t *translator) has(of *bundle.Term, from []alternative, name string) truth
 			}
 			return t.present(m, required)
 		case o.kind == ofColumn && o.shape.Form == bundle.ShapeEntity:
-			entities, cannot := t.named(of, alternative{operand: o})
+			values, cannot := t.valuesOf(of, o.shape.Entity, name)
 			switch {
 			case cannot != nil:
 				return refusing(cannot)
-			case entities == nil:
+			case values == nil:
 				return doubtful
 			}
 			var ids []string
-			for _, uid := range entities {
-				e, _ := t.known.entities.Get(uid)
-				if _, ok := e.Attributes.Get(types.String(name)); ok {
-					ids = append(ids, string(uid.ID))
-				}
+			for _, v := range values {
+				ids = append(ids, v.ids...)
 			}
 			return o.column.among(ids).sure()
 		case o.kind != value:

@@ -54,8 +54,10 @@ type translator struct {
 	alias   string            // the table in the application's query, quoted
 	columns map[string]string // the names of columns, qualified
 	id      column
-	policy  *bundle.Policy // that is translated
-	terms   int            // that were translated
+	policy  *bundle.Policy                    // that is translated
+	terms   int                               // that were translated, and stored entities that were looked at for them
+	members map[string][]string               // that were found below entities
+	values  map[types.EntityUID][]storedValue // of attributes of stored entities, by type and name
 	action  bundle.Lineage
 	// unasked is set if there is no question: what a question knows may be anything.
 	unasked bool
