@@ -226,6 +226,73 @@ func init() {
 			},
 			rows: []row{{"id": "a", "tags": []any{7, 8}}, {"id": "b", "tags": []any{7, nil}}, {"id": "c", "tags": []any{raw("9223372036854775807")}, "n": raw("9223372036854775807")}, {"id": "d", "tags": []any{2, 1, 1}}, {"id": "e", "tags": []any{3, 5}}, {"id": "f", "tags": []any{3, 6}}}, selected: "a c d e",
 		},
+		{
+			name: "noncharacters in PostgreSQL", says: "U+FFFD, U+FFFE and U+FFFF differ", only: postgres,
+			files: policies(permit(`resource has title && resource.title like "\u{FFFF}*"`), permit(`context.pdp.resource.id like "\u{FFFE}*"`)),
+			rows:  []row{{"id": "a", "title": "\uffffx"}, {"id": "b", "title": "\ufffdx"}, {"id": "\uffffi"}, {"id": "\ufffei"}}, selected: "a \ufffei",
+		},
+		{
+			name: "noncharacters", says: "SQLite 3.40 takes U+FFFD, U+FFFE and U+FFFF for one in a pattern", only: sqlite,
+			files: policies(permit(`resource has title && resource.title like "\u{FFFF}*"`)), refused: filter.Unsupported,
+		},
+		{
+			name: "noncharacters in an id", says: "SQLite 3.40 takes U+FFFD, U+FFFE and U+FFFF for one in a pattern", only: sqlite,
+			files: policies(permit(`context.pdp.resource.id like "\u{FFFE}*"`)), refused: filter.Unsupported,
+		},
+		{
+			name: "a column named false", says: "SQLite takes TRUE and FALSE for the names of columns", only: sqlite,
+			files:  ignoring(permit(`resource has title && resource.title == "x"`), forbid(`resource has n && resource.n == 1`)),
+			create: created("n bigint", `n bigint, "false" INTEGER DEFAULT 1, "true" INTEGER DEFAULT 0`),
+			rows:   []row{{"id": "a", "title": "x", "n": 1}, {"id": "b", "title": "x", "n": 2}, {"id": "c"}}, selected: "b",
+		},
+		{
+			name: "a column named false, and no permit", says: "SQLite takes TRUE and FALSE for the names of columns", only: sqlite,
+			files:  policies(permit(`false`)),
+			create: created("n bigint", `n bigint, "false" INTEGER DEFAULT 1, "true" INTEGER DEFAULT 0`),
+			rows:   []row{{"id": "a", "title": "x", "n": 1}},
+		},
+		{
+			name: "array of char", says: "elements of char(8) have blanks", only: postgres,
+			files:  policies(permit(`resource has teams && resource has team && resource.teams.contains(resource.team)`)),
+			create: created("teams text[]", "teams char(8)[]"),
+			rows:   []row{{"id": "a", "team": "t1", "teams": []any{"t1"}}, {"id": "b", "team": "t1      ", "teams": []any{"t1"}}}, selected: "b",
+		},
+		{
+			name: "set in a record", says: "a record with a set in rows of another table is always there",
+			mapped: remapped("    tags: {table: tags, key: doc, value: tag}", "    tags: {table: tags, key: doc, value: tag}\n    label.marks: {table: marks, key: doc, value: mark}"),
+			create: created("CREATE TABLE tags", "CREATE TABLE marks (doc text, mark text); INSERT INTO marks VALUES ('a', 'm'), ('b', 'm'); CREATE TABLE tags"),
+			files:  with(policies(permit(`resource has label && resource.label.marks.contains("m")`), permit(`resource has label && resource.label.marks.isEmpty()`)), "schema.cedarschema", typed("category: String,", "category: String, marks: Set<String>,")),
+			table: func(_ filter.Dialect, t *database.Table) {
+				t.Fields = append(t.Fields, database.Field{Path: []string{"label", "marks"}, Kind: "set", Element: "string", Rows: &database.Rows{Table: "marks", Key: "doc", Value: "mark", Type: "text"}})
+			},
+			rows: []row{{"id": "a", "category": "x"}, {"id": "b"}, {"id": "c", "category": "x"}, {"id": "d"}}, selected: "a c",
+		},
+		{
+			name: "optional set in a record", says: "a record with a set in rows of another table is always there",
+			mapped: remapped("    tags: {table: tags, key: doc, value: tag}", "    tags: {table: tags, key: doc, value: tag}\n    label.marks: {table: marks, key: doc, value: mark}"),
+			create: created("CREATE TABLE tags", "CREATE TABLE marks (doc text, mark text); INSERT INTO marks VALUES ('a', 'm'), ('b', 'm'); CREATE TABLE tags"),
+			files:  with(ignoring(permit(`resource has label && resource.label has marks && resource.label.marks.contains("m")`), permit(`resource has label && !(resource.label has category) && resource.label has marks && resource.label.marks.isEmpty()`)), "schema.cedarschema", typed("category: String,", "category?: String, marks?: Set<String>,")),
+			table: func(_ filter.Dialect, t *database.Table) {
+				t.Fields = append(t.Fields, database.Field{Path: []string{"label", "marks"}, Kind: "set", Element: "string", Rows: &database.Rows{Table: "marks", Key: "doc", Value: "mark", Type: "text"}})
+			},
+			rows: []row{{"id": "a", "category": "x"}, {"id": "b"}, {"id": "c", "category": "x"}, {"id": "d"}}, selected: "a b d",
+		},
+		{
+			name: "domains and views", says: "a view of columns of domains", only: postgres,
+			create: map[filter.Dialect]string{postgres: `CREATE DOMAIN name_of AS text; CREATE DOMAIN names_of AS text[]; CREATE DOMAIN small AS bigint CHECK (VALUE < 100); CREATE TABLE base (id name_of, tenant text, owner varchar(30), n small, title name_of, at timestamptz(0), team varchar, teams names_of, category citext, note name);
+				CREATE VIEW docs AS SELECT * FROM base WHERE id <> 'hidden'; CREATE TABLE tags (id text DEFAULT 'd1', doc varchar(9), tag varchar(20))`},
+			files: policies(permit(`resource has title && resource.title == "x"`), permit(`resource has teams && resource.teams.containsAny([team::"t1", team::"t9"])`), permit(`resource has n && resource.n < 7000000000`), permit(`resource has owner && [user::"u1", user::"u2"].contains(resource.owner)`), permit(`resource.tags.containsAll(["p", "q"])`), permit(`resource has label && resource.label has note && resource.label.note like "a*"`)),
+			rows:  []row{{"id": "a", "title": "x"}, {"id": "b", "title": "X"}, {"id": "c", "teams": []any{"t1"}}, {"id": "d", "n": 5}, {"id": "e", "owner": "u2"}, {"id": "f", "tags": []any{"q", "p"}}, {"id": "g", "category": "c", "note": "ab"}, {"id": "hidden", "title": "x"}}, selected: "a c d e f g",
+		},
+		{
+			name: "a set of uuids and text", says: "elements and values of different types of columns", only: postgres,
+			mapped: remapped(`{column: teams, type: "text[]"}`, `{column: teams, type: "uuid[]"}`),
+			create: created("teams text[]", "teams uuid[]"),
+			files:  policies(permit(`resource has teams && resource has team && resource.teams.contains(resource.team)`), permit(`resource has teams && resource.teams.contains(team::"A0000000-0000-0000-0000-00000000000B")`), permit(`resource has teams && resource.teams.containsAll([team::"a0000000-0000-0000-0000-00000000000c", team::"a0000000-0000-0000-0000-00000000000d"])`)),
+			table:  func(_ filter.Dialect, t *database.Table) { t.Fields[5].Type = "uuid[]" },
+			rows: []row{{"id": "a", "team": "a0000000-0000-0000-0000-00000000000b", "teams": raw("ARRAY['A0000000-0000-0000-0000-00000000000B'::uuid]")}, {"id": "b", "team": "A0000000-0000-0000-0000-00000000000B", "teams": raw("ARRAY['A0000000-0000-0000-0000-00000000000B'::uuid]")},
+				{"id": "c", "teams": raw("ARRAY['A0000000-0000-0000-0000-00000000000C', 'A0000000-0000-0000-0000-00000000000D', 'A0000000-0000-0000-0000-00000000000D']::uuid[]")}}, selected: "a c",
+		},
 	}...)
 }
 

@@ -256,7 +256,8 @@ func isNotTrue(c *condition) *condition {
 	case refused:
 		return c
 	}
-	made := when("("+c.sql(always)+") IS NOT TRUE", c.all(nil)...)
+	// In SQLite, IS NOT TRUE would compare with a column named true.
+	made := when("CASE WHEN "+c.sql(always)+" THEN 1 ELSE 0 END <> 1", c.all(nil)...)
 	made.nodes, made.depth = made.nodes+c.nodes, c.depth+1
 	return made
 }
@@ -328,16 +329,17 @@ func (f *Filter) write(c *condition, o Options) *Refusal {
 	if c.kind == refused {
 		return c.refused
 	}
-	f.Rows = Some
-	switch c.kind {
-	case always:
-		f.Rows = All
-	case never:
-		f.Rows = None
-	}
 	text := c.sql(always)
-	if f.Rows == Some {
-		text = "(" + text + ")"
+	switch {
+	case c.kind == always:
+		f.Rows = All
+	case c.kind == never:
+		f.Rows = None
+	default:
+		f.Rows, text = Some, "("+text+")"
+	}
+	if f.Rows != Some && o.Dialect == SQLite { // in which TRUE may be a column
+		text = map[Rows]string{All: "1 = 1", None: "1 = 0"}[f.Rows]
 	}
 	parameters := c.all(nil)
 	var written strings.Builder

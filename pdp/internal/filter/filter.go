@@ -61,7 +61,7 @@ type Outcome struct {
 	Policy     string   `json:"policy"`
 	Effect     string   `json:"effect"`
 	Position   string   `json:"position"`
-	Condition  string   `json:"condition,omitzero"` // when it holds, as SQL; TRUE, FALSE
+	Condition  string   `json:"condition,omitzero"` // when it holds, as SQL
 	Parameters []any    `json:"parameters,omitzero"`
 	Refused    *Refusal `json:"refused,omitzero"`
 }

@@ -146,8 +146,8 @@ func (s *set) hasColumn(c column) truth {
 		return s.exists(s.element.equals(c).is)
 	}
 	has := s.array.name + " @> ARRAY[" + c.name + "]"
-	if c.typ != bundle.UUIDColumn || s.element.typ != bundle.UUIDColumn { // a text may be that of no uuid
-		has = s.array.name + `::text[] COLLATE "C" @> ARRAY[concat(` + c.name + ")]"
+	if c.typ != bundle.UUIDColumn || s.element.typ != bundle.UUIDColumn { // a text may be that of no uuid, and a char(8) has blanks
+		has = s.array.name + `::text::text[] COLLATE "C" @> ARRAY[concat(` + c.name + ")]"
 	}
 	return truth{
 		is:  when(has+" AND "+c.name+" IS NOT NULL").defining(s.array.name, c.name),

@@ -266,7 +266,7 @@ func (t *translator) test(of *bundle.Term, test bundle.ScopeTest) truth {
 	case test.Of != bundle.ResourceVar:
 		return constant(t.open.Up[test.Of].Holds(&test))
 	case test.Prefix != "":
-		return t.id.matches([]string{test.Prefix, ""}).sure()
+		return t.matches(of, t.id, []string{test.Prefix, ""})
 	case test.Is != "" && test.Is != t.mapping.Type:
 		return constant(false)
 	case test.Uids == nil:
@@ -334,12 +334,20 @@ func (t *translator) like(of *bundle.Term) truth {
 		known, isText := o.known.(types.String)
 		switch {
 		case o.kind == ofColumn && o.shape.Form == bundle.ShapeString:
-			return o.column.matches(texts).sure()
+			return t.matches(of, o.column, texts)
 		case isText:
 			return constant(of.Pattern.Match(known))
 		}
 		return ifUnasked(o, erring)
 	})
+}
+
+// matches translates that the text of a column matches a pattern. The texts stand between its stars.
+func (t *translator) matches(of *bundle.Term, c column, texts []string) truth {
+	if t.dialect == SQLite && strings.ContainsAny(strings.Join(texts, ""), "\uFFFD\uFFFE\uFFFF") {
+		return refusing(t.refuse(of, "SQLite may take U+FFFD, U+FFFE and U+FFFF for one in a pattern", "compare the text by ==, or write a pattern without them"))
+	}
+	return c.matches(texts).sure()
 }
 
 // maxPattern is less than what SQLite takes as a pattern, in bytes, when each is escaped.
