@@ -13,6 +13,7 @@ var Examples = map[string]string{
 	"serve":                     "policy-service serve --policies policies --data /var/lib/policy-service",
 	"init":                      "policy-service init policies --template saas",
 	"eval":                      "policy-service eval --policies policies request.json",
+	"filter":                    "policy-service filter --policies policies --dialect postgres list.json",
 	"check":                     "policy-service check policies",
 	"test":                      "policy-service test policies",
 	"fmt":                       "policy-service fmt policies --write",
