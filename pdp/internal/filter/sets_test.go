@@ -151,7 +151,6 @@ type generator struct {
 	shapes, values, choices, exprs, fills, misfits, asks dice
 
 	pools    map[kind][]value // of which all values are taken
-	names    []string         // of tables and columns
 	evaluate bool             // unknown_entities: evaluate
 	tenants  bool
 	strict   bool
