@@ -239,7 +239,7 @@ func (x Index) Find(ls *Lineages, scratch *Scratch) []int32 {
 	return slices.Compact(found)
 }
 
-// FindOpen is Find of a question whose resource is any entity of its type, below whatever it may be.
+// FindOpen returns what Find would for every resource of the type, whatever it is below, in ascending order.
 func (x Index) FindOpen(ls *Lineages, scratch *Scratch) []int32 {
 	keys, found := &scratch.keys, scratch.found[:0]
 	for _, v := range []Variable{PrincipalVar, ActionVar} {

@@ -68,8 +68,8 @@ func (in *Inquiry) Open() (*Open, error) {
 	return o, nil
 }
 
-// Below returns the stored entities of a type, and the principal, that are one of some entities or below one. It reports false if
-// there are more than most.
+// Below returns those of a type, among the stored entities and the principal, that are one of uids or below one. It reports false
+// if there are more than most.
 func (o *Open) Below(uids []types.EntityUID, typ types.EntityType, most int) (below []bundle.Lineage, ok bool) {
 	walked := map[types.EntityUID]struct{}{}
 	for _, uid := range uids {
