@@ -84,7 +84,7 @@ func FromText(text string, s *Shape) (types.Value, bool) {
 		return Allowed(types.EntityUID{Type: s.Entity, ID: types.String(text)}, s)
 	case shapeIP:
 		v, err = types.ParseIPAddr(text)
-	case shapeDatetime:
+	case ShapeDatetime:
 		v, err = types.ParseDatetime(text)
 	case shapeDuration:
 		v, err = types.ParseDuration(text)

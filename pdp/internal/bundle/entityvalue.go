@@ -236,7 +236,7 @@ func (r valueReader) escaped(name string, text jsontext.Value) (types.Value, err
 var constructors = map[string]*Shape{
 	"ip":       {Form: shapeIP},
 	"decimal":  {Form: ShapeDecimal},
-	"datetime": {Form: shapeDatetime},
+	"datetime": {Form: ShapeDatetime},
 	"duration": {Form: shapeDuration},
 }
 

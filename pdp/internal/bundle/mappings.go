@@ -27,7 +27,7 @@ var columnTypes = map[shapeForm][]ColumnType{
 	ShapeLong:     {BigintColumn},
 	ShapeString:   {TextColumn, UUIDColumn},
 	ShapeEntity:   {TextColumn, UUIDColumn, BigintColumn},
-	shapeDatetime: {TimestamptzColumn, MillisColumn},
+	ShapeDatetime: {TimestamptzColumn, MillisColumn},
 }
 
 // mappingReader reads filters.yaml.

@@ -81,7 +81,7 @@ const (
 	ShapeEntity
 	shapeIP
 	ShapeDecimal
-	shapeDatetime
+	ShapeDatetime
 	shapeDuration
 )
 
@@ -400,7 +400,7 @@ func compileType(t resolved.IsType, enums enumerated) *Shape {
 		forms := map[resolved.ExtensionType]shapeForm{
 			"ipaddr":   shapeIP,
 			"decimal":  ShapeDecimal,
-			"datetime": shapeDatetime,
+			"datetime": ShapeDatetime,
 			"duration": shapeDuration,
 		}
 		return &Shape{Form: forms[t]}

@@ -25,7 +25,7 @@ func (s *Shape) String() string {
 
 var formNames = map[shapeForm]string{
 	ShapeBool: "Bool", ShapeLong: "Long", ShapeString: "String", ShapeSet: "Set", ShapeRecord: "a record",
-	shapeIP: "ipaddr", ShapeDecimal: "decimal", shapeDatetime: "datetime", shapeDuration: "duration",
+	shapeIP: "ipaddr", ShapeDecimal: "decimal", ShapeDatetime: "datetime", shapeDuration: "duration",
 }
 
 // TypeOf is the type of a value, as a schema writes it.
@@ -54,7 +54,7 @@ func formOf(v types.Value) shapeForm {
 	case types.Decimal:
 		return ShapeDecimal
 	case types.Datetime:
-		return shapeDatetime
+		return ShapeDatetime
 	case types.Duration:
 		return shapeDuration
 	}
@@ -79,7 +79,7 @@ var formsInJSON = map[shapeForm]string{
 	ShapeBool: "true or false", ShapeLong: "an integer", ShapeString: "a string", ShapeSet: "an array", ShapeRecord: "an object",
 	shapeIP:       `a string such as "10.0.0.1" or "10.0.0.0/8"`,
 	ShapeDecimal:  `a number, or a string such as "750.50"`,
-	shapeDatetime: `a string such as "2026-01-31" or "2026-01-31T09:30:00Z"`,
+	ShapeDatetime: `a string such as "2026-01-31" or "2026-01-31T09:30:00Z"`,
 	shapeDuration: `a string such as "1h30m"`,
 }
 

@@ -70,7 +70,7 @@ func (t *translator) isKnown(o operand, v types.Value) truth {
 		}
 		return o.column.isTrue().opposite().sure()
 	case types.Datetime:
-		if bundle.TypeOf(v) != o.shape.String() {
+		if !o.isTime() {
 			return constant(false)
 		}
 		return o.column.isTime(v.Milliseconds()).sure()
@@ -84,16 +84,24 @@ func (t *translator) isKnown(o operand, v types.Value) truth {
 
 // sameColumn translates that two columns have the same value.
 func (t *translator) sameColumn(of *bundle.Term, left, right operand) truth {
-	switch {
+	switch cannot := t.differ(of, left, right); {
 	case left.shape.Form != right.shape.Form || left.shape.Entity != right.shape.Entity:
 		return constant(false)
-	case left.column.typ != right.column.typ && left.isTime():
-		return refusing(t.refuse(of, "its columns have datetimes of different types", "map both as timestamptz, or both as millis"))
+	case cannot != nil:
+		return refusing(cannot)
 	}
 	return left.column.equals(right.column).sure()
 }
 
-func (o operand) isTime() bool { return o.shape.String() == bundle.TypeOf(types.Datetime{}) }
+// differ refuses two columns that keep datetimes in different ways. It returns nil of any others.
+func (t *translator) differ(of *bundle.Term, left, right operand) *condition {
+	if !left.isTime() || !right.isTime() || left.column.typ == right.column.typ {
+		return nil
+	}
+	return t.refuse(of, "its columns have datetimes of different types", "map both as timestamptz, or both as millis")
+}
+
+func (o operand) isTime() bool { return o.shape.Form == bundle.ShapeDatetime }
 
 // number returns a known number, or the milliseconds of a datetime or duration, with its type.
 func number(v types.Value) (n int64, typ string) {
@@ -132,9 +140,10 @@ func (t *translator) order(of *bundle.Term, left, right operand) truth {
 		return erring
 	case right.kind == value && typ == left.shape.String():
 		return left.column.order(sign, n).sure()
-	case right.kind == ofColumn && right.shape.Form == left.shape.Form && right.column.typ != left.column.typ:
-		return refusing(t.refuse(of, "its columns have datetimes of different types", "map both as timestamptz, or both as millis"))
 	case right.kind == ofColumn && right.shape.Form == left.shape.Form:
+		if cannot := t.differ(of, left, right); cannot != nil {
+			return refusing(cannot)
+		}
 		return left.column.compare(sign, right.column).sure()
 	}
 	return erring
