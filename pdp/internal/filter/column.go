@@ -56,6 +56,9 @@ func (c column) sqlType() string {
 	return string(c.typ)
 }
 
+// storage returns what SQLite's typeof says of the column's values.
+func (c column) storage() string { return "'" + strings.ToLower(c.sqlType()) + "'" }
+
 func (c column) isPresent() *condition {
 	made := when(c.name + " IS NOT NULL").defining(c.name)
 	made.present = true
@@ -288,10 +291,7 @@ func (c column) than(sign string, bound int64) *condition {
 
 func (c column) thanTime(sign string, bound int64) *condition {
 	if sign == "<=" || sign == ">" { // as < and >= of the next millisecond
-		if bound >= lastMilli {
-			bound = lastMilli
-		}
-		bound++
+		bound = min(bound, lastMilli) + 1
 		sign = map[string]string{"<=": "<", ">": ">="}[sign]
 	}
 	switch below := sign == "<"; {

@@ -1,6 +1,7 @@
 package filter
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -19,7 +20,7 @@ func (c column) isBad(nullable bool) *condition {
 		return bad
 	}
 	if !c.strict {
-		bad = when("typeof(" + c.name + ") <> '" + strings.ToLower(c.sqlType()) + "'")
+		bad = when("typeof(" + c.name + ") <> " + c.storage())
 	}
 	if c.sqlType() == "TEXT" { // SQLite's operators end at U+0000
 		return some(bad, when("instr("+c.name+", char(0)) > 0"))
@@ -32,7 +33,7 @@ func (c column) fits(present bool) *condition {
 	var good []string
 	if c.dialect == SQLite {
 		if !c.strict {
-			good = append(good, "typeof("+c.name+") = '"+strings.ToLower(c.sqlType())+"'")
+			good = append(good, "typeof("+c.name+") = "+c.storage())
 		}
 		switch {
 		case c.typ == bundle.BooleanColumn:
@@ -45,7 +46,7 @@ func (c column) fits(present bool) *condition {
 	case bundle.TimestamptzColumn:
 		good = append(good, c.name+" >= '0001-01-01 00:00:00+00'::timestamptz", c.name+" < '10000-01-01 00:00:00+00'::timestamptz")
 	case bundle.MillisColumn:
-		good = append(good, c.name+" BETWEEN -62135596800000 AND 253402300799999")
+		good = append(good, fmt.Sprintf("%s BETWEEN %d AND %d", c.name, firstMilli, lastMilli))
 	}
 	switch text := strings.Join(good, " AND "); {
 	case text == "":
@@ -60,15 +61,15 @@ func (c column) fits(present bool) *condition {
 // fit returns the condition that a decision about the row does not refuse it for its form, whatever policies read.
 func (t *translator) fit() *condition {
 	ids, enumerated := t.enumerated(t.mapping.Type)
-	parts := []*condition{t.id.fits(t.mapping.ID.NotNull)}
-	if !t.mapping.ID.NotNull && !t.mapping.Strict {
+	parts := []*condition{t.id.fits(true)}
+	if !t.mapping.Strict {
 		parts = append(parts, t.id.isPresent())
 	}
 	if enumerated {
 		parts = append(parts, t.id.isAmong(ids))
 	}
 	for name, m := range bundle.ByName(t.mapping.Attributes) {
-		parts = append(parts, t.fitOf(m, t.requires(name, m) || m.Members != nil))
+		parts = append(parts, t.fitOf(m, t.requires(name, m)))
 		for _, rule := range t.bundle.Config.Parents[t.mapping.Type] {
 			if rule.Attribute == name {
 				parts = append(parts, t.fitParents(m, rule.Parent))
@@ -78,10 +79,11 @@ func (t *translator) fit() *condition {
 	return all(parts...)
 }
 
-// requires reports whether a decision requires an attribute of an entity that is in no store.
+// requires reports whether each row that fits has an attribute: a decision requires it of an entity that is in no store, or it is a
+// record, which a row without any member has empty.
 func (t *translator) requires(name string, m *bundle.Mapped) bool {
 	c := &t.bundle.Config
-	return !m.Optional && (!c.EvaluateUnknown || c.ParentsFrom(t.mapping.Type, name))
+	return !m.Optional && (m.Members != nil || !c.EvaluateUnknown || c.ParentsFrom(t.mapping.Type, name))
 }
 
 // fitOf returns the condition that an attribute, or a member of a record, fits its declared type.
@@ -160,7 +162,7 @@ func (t *translator) hasValue(m *bundle.Mapped) truth {
 // present returns the conditions that an attribute is there, and that it is not, of a row that fits. What is around it is there.
 func (t *translator) present(m *bundle.Mapped, required bool) truth {
 	switch {
-	case required, m.Members != nil && !m.Optional:
+	case required:
 		return truth{is: yes, not: no, total: true}
 	case m.Members != nil: // such a record has all that its type requires
 		for _, member := range bundle.ByName(m.Members) {

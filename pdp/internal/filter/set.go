@@ -37,7 +37,7 @@ func (t *translator) setOf(m *bundle.Mapped) *set {
 	case key.doubted():
 		s.from += " AND " + likely(key.exact()+" = "+t.id.exact())
 	case t.dialect == SQLite && !t.mapping.Strict:
-		s.from += " AND typeof(" + key.name + ") = '" + strings.ToLower(key.sqlType()) + "'"
+		s.from += " AND typeof(" + key.name + ") = " + key.storage()
 	}
 	return s
 }

@@ -21,7 +21,7 @@ func Verify(b *bundle.Bundle, d Dialect) string {
 				word[c.NotNull], word[m.Strict]}, ", ")+")") // names have neither quotes nor backslashes
 		}
 		id := m.ID
-		id.NotNull = id.NotNull || m.Strict
+		id.NotNull = m.Strict
 		add(m.Table, id)
 		if m.Tenant.Name != "" {
 			add(m.Table, m.Tenant)
